@@ -176,9 +176,9 @@ def check(condition: bool, what: str) -> None:
         raise Damaged(what)
 
 
-def check_version(found: int, where: str) -> None:
-    if found != VERSION:
-        raise OtherVersion(f"{where} has version {found}, this reader knows {VERSION}")
+def check_version(found: int, where: str, known: int = VERSION) -> None:
+    if found != known:
+        raise OtherVersion(f"{where} has version {found}, this reader knows {known}")
 
 
 # --- the record -----------------------------------------------------------------------------------

@@ -75,6 +75,7 @@ QOS: Members = {
 
 # --- the tables of the page: offsets --------------------------------------------------------------
 
+CHAIN_VERSION = 2
 CHAIN_HEADER_BYTES = 1024
 CHAIN_HEADER: Layout = {
     "magic": (0, "8s"), "version": (8, "I"), "slots_ready": (12, "I"), "uuid": (16, "16s"), "number": (32, "Q"),
@@ -83,7 +84,7 @@ CHAIN_HEADER: Layout = {
     "in_hand": (168, "I"), "room": (172, "I"), "waiters": (176, "I"), "torn": (180, "I"), "recoveries": (184, "Q"),
     "lost_products": (192, "Q"), "lost_first": (200, "Q"), "lost_last": (208, "Q"), "damaged_rows": (216, "Q"),
     "admitting": (224, "Q"), "looked_ns": (232, "Q"), "revising": (240, "Q"), "cells": (248, "48s"),
-    "revising_from": (296, "Q"), "lost_ns": (304, "Q"), "gap3": (312, "8s"),
+    "revising_from": (296, "Q"), "lost_ns": (304, "Q"), "consumers_end": (312, "I"), "gap3": (316, "I"),
     "surges": (320, "Q"), "gap4": (328, "696s"),
 }  # fmt: skip
 CHAIN_CELL_BYTES = 24
@@ -109,7 +110,7 @@ DISCARDS = {"any": 0, "fifo": 1, "lifo": 2, "priority": 3, "deadline": 4}
 RESTORES = {"input": 0, "output": 1, "start": 2, "group": 3}
 DISTRIBUTIONS = {"round_robin": 0, "least_loaded": 1}
 
-CONSUMERS_AT, CONSUMERS, CONSUMER_BYTES = 33792, 256, 128
+CONSUMERS_AT, CONSUMERS, CONSUMER_BYTES = 33792, 1024, 128
 CONSUMER: Layout = {
     "used": (0, "I"), "member": (4, "I"), "epoch": (8, "Q"), "pid": (16, "Q"), "attached_ns": (24, "Q"),
     "heartbeat_ns": (32, "Q"), "leased": (40, "Q"), "delivered": (48, "Q"), "acknowledged": (56, "Q"), "left_ns": (64, "Q"),
@@ -117,7 +118,7 @@ CONSUMER: Layout = {
 }  # fmt: skip
 CONSUMER_LOCKS_AT = 1 << 40
 
-SLOTS_AT, SLOTS_STEP, SLOTS_MAX, SLOT_BYTES = 66560, 1024, 262144, 64
+SLOTS_AT, SLOTS_STEP, SLOTS_MAX, SLOT_BYTES = 164864, 1024, 262144, 64
 SLOT: Layout = {
     "sequence": (0, "Q"), "revision": (8, "Q"), "wanted": (16, "Q"), "expires_ns": (24, "Q"), "inserted_ns": (32, "Q"),
     "mark": (40, "Q"), "next": (48, "I"), "older": (52, "I"), "newer": (56, "I"), "deliveries": (60, "B"),
@@ -214,7 +215,7 @@ def read_chain(directory: Path, number: int) -> Fields:
 def read_chain_header(directory: Path, number: int, data: bytes) -> Fields:
     chain = fields_of(CHAIN_HEADER, data)
     check(chain["magic"] == b"HRCHAIN\0", "this is not a chain file")
-    check_version(chain["version"], "the chain file")
+    check_version(chain["version"], "the chain file", CHAIN_VERSION)
     check(chain["uuid"] == read_control(directory)["uuid"], "the chain belongs to another queue")
     check(chain["number"] == number, f"the chain calls itself {chain['number']}")
     check(

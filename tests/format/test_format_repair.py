@@ -224,7 +224,7 @@ def test_a_chain_of_a_newer_version_is_not_replaced(make_queue: MakeQueue) -> No
     queue.station("a", "wx/**")
     queue.close()
     with Spoiler(chain_path(queue.path, 1)) as spoiler:
-        spoiler.write(8, struct.pack("<I", 2))
+        spoiler.write(8, struct.pack("<I", 3))
     (queue.path / "spoilt").touch()
     with pytest.raises(QueueVersionError):
         Queue.open(queue.path).close()

@@ -164,7 +164,7 @@ def test_an_invalid_mark_makes_a_slot_free(make_queue: MakeQueue) -> None:
     queue.station("a", "wx/**").statistics()
     put(queue, 5)
     queue.station("a").statistics()
-    marks = {1: 1 | 3 << 8, 2: 2 | 300 << 16, 3: 9, 4: 1}  # no such member, no such consumer, no such state, sound
+    marks = {1: 1 | 3 << 8, 2: 2 | 3000 << 16, 3: 9, 4: 1}  # no such member, no such consumer, no such state, sound
 
     def spoil(mapped: mmap.mmap) -> None:
         for place, mark in marks.items():
@@ -213,7 +213,11 @@ def test_a_consumer_holds_the_lock_of_its_place(make_queue: MakeQueue) -> None:
     file = chain_path(queue.path, 1)
 
     def locked() -> list[int]:
-        return [place for place in range(256) if is_locked(file, station_reader.CONSUMER_LOCKS_AT + place)]
+        return [
+            place
+            for place in range(station_reader.CONSUMERS)
+            if is_locked(file, station_reader.CONSUMER_LOCKS_AT + place)
+        ]
 
     one, another = station.attach(), station.attach()
     assert locked() == [0, 1]

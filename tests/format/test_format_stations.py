@@ -181,6 +181,27 @@ def test_a_queue_of_version_1_opens_with_its_stations_at_their_positions(make_qu
     assert read_stations(queue.path)["next_chain"] == 2
 
 
+def test_a_chain_of_version_1_gets_the_places_of_more_consumers(make_queue: MakeQueue) -> None:
+    """Version 1 had 256 of them, and was otherwise the same: what waits, and where the chain is, stay."""
+    queue = make_queue()
+    queue.station("a", "wx/**", start="oldest")
+    for number in range(5):
+        queue.put(str(number).encode(), feed="wx/a")
+    with queue.station("a").attach() as consumer:
+        consumer.ack(consumer.get(2))
+    queue.close()
+    chain = queue.path / "stations" / "1.chain"
+    data = chain.read_bytes()
+    narrow = (
+        data[:8] + struct.pack("<I", 1) + data[12:312] + bytes(4) + data[316:66_560] + data[station_reader.SLOTS_AT :]
+    )
+    chain.write_bytes(narrow)
+    with Queue.open(queue.path) as again, again.station("a").attach() as consumer:
+        assert [bytes(product.payload) for product in consumer.get(9)] == [b"2", b"3", b"4"]
+        assert read_chain(queue.path, 1)["consumers_end"] == 1
+    assert len(chain.read_bytes()) == len(data)
+
+
 # --- revisions ------------------------------------------------------------------------------------
 
 

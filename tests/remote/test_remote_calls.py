@@ -318,11 +318,12 @@ def test_calls_that_wait_are_answered_if_a_consumer_cannot_detach(
     assert served.site is not None
     (client,) = served.site._remote._clients._clients.values()
     (consumer,) = client.consumers.values()
-    consumer._calls.put(None)  # the thread ends, as if by `end`
+    ending = threading.Thread(target=consumer.end)
+    ending.start()
     assert entered.wait(240)
-    consumer._calls.put(waiting := _Waiting())  # type: ignore[arg-type]
+    consumer._calls.append(waiting := _Waiting())  # type: ignore[arg-type]
     may_go_on.set()
-    consumer.join()
+    ending.join()
     assert isinstance(waiting.reply, replies.NotAttached)
 
 

@@ -13,7 +13,7 @@ from headrace.errors import (
     SiteUnreachableError,
 )
 from headrace.link.session import SessionTerms
-from headrace.remote.client.connection import PendingReply
+from headrace.remote.client.pending import PendingReply
 from support.fleet import Fabric, free_port, open_plain
 from support.serving import Served, idents, put
 

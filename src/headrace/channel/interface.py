@@ -40,6 +40,13 @@ class AnySupplier(Protocol):
     def push_many(
         self, payloads: Any, *, feed: Any = None, ident: Any = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
     ) -> Receipt: ...
+    async def push_async(
+        self, payload: Any, *, feed: str | None = None, ident: str = "", timeout: Timeout = None,
+        **facts: Unpack[PutFacts],
+    ) -> int | Duplicate: ...  # fmt: skip
+    async def push_many_async(
+        self, payloads: Any, *, feed: Any = None, ident: Any = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
+    ) -> Receipt: ...
     def prepared(
         self, payload: Any, *, feed: str | None = None, ident: str = "", **facts: Unpack[PutFacts]
     ) -> Prepared: ...

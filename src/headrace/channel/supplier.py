@@ -26,6 +26,7 @@ from headrace.errors import ChannelEndedError, ChannelError, ChannelMissingError
 from headrace.log import append
 from headrace.log.append import Duplicate, Receipt, distinct
 from headrace.log.columns import Columns, PutColumns, columns_of, payload_column
+from headrace.log.in_thread import put_in_thread
 from headrace.log.seams import Timeout
 from headrace.product.put import PLAIN, Put, PutFacts, expiry_of, put_of
 from headrace.units import format_time
@@ -74,6 +75,22 @@ class Supplier:
         held = payloads if type(payloads) is list else payload_column(payloads)
         feeds = feed_within(self.channel.name, self._current()[1], None) if feed is None else feed
         return self.store_many(held, columns_of(len(held), feeds, ident, facts), timeout)
+
+    async def push_async(
+        self, payload: Any, *, feed: str | None = None, ident: str = "", timeout: Timeout = None,
+        **facts: Unpack[PutFacts],
+    ) -> int | Duplicate:  # fmt: skip
+        """As `push`, in a thread of its own. If the task is cancelled, the product may be stored, or not at all."""
+        put = put_of(facts)
+        return await put_in_thread(lambda seconds: self.store(payload, feed, ident, put, seconds), timeout)
+
+    async def push_many_async(
+        self, payloads: Any, *, feed: Any = None, ident: Any = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
+    ) -> Receipt:
+        """As `push_many`, in a thread of its own. A cancellation is as for `push_async`."""
+        return await put_in_thread(
+            lambda seconds: self.push_many(payloads, feed=feed, ident=ident, timeout=seconds, **facts), timeout
+        )
 
     def prepared(
         self, payload: Any, *, feed: str | None = None, ident: str = "", **facts: Unpack[PutFacts]

@@ -35,6 +35,7 @@ One extension module in several files, in the order in which they build on each 
     chain/conduct   from the log into a chain
     chain/lease     get and settle
     chain/chain     Chain: what Python calls
+    chain/ready     which of many stations have something to hand out
 
 C data and functions without the interpreter (`nogil`) do the work; the classes Log, Rows and Chain are thin.
 docs/concurrency.md argues why this is correct; tests/log and tests/station try to prove it wrong.
@@ -69,4 +70,5 @@ include "chain/members.pxi"
 include "chain/conduct.pxi"
 include "chain/lease.pxi"
 include "chain/chain.pxi"
+include "chain/ready.pxi"
 include "chain/handing.pxi"

@@ -240,9 +240,9 @@ cdef struct Bucket:                  # one cache line: 8 x (16-bit tag, low 48 b
 # --- chains: stations and their leases; docs/format.md has the drawing ---------------------------
 
 cpdef enum:
-    CHAIN_VERSION = 1
+    CHAIN_VERSION = 2
     MEMBERS_MAX = 64                     # stations in one chain
-    CONSUMERS_MAX = 256
+    CONSUMERS_MAX = 1024             # of one chain
     SLOTS_MAX = 262144
     SLOTS_STEP = 1024                # slots are allocated on disk in steps of this many
     PARKED_MAX = 1000                # per station
@@ -385,7 +385,8 @@ cdef struct ChainHeader:             # 1024 bytes, then members, consumers, slot
     Cell cells[2]
     uint64_t revising_from           # what that slot's `revision` was before
     uint64_t lost_ns                 # when `lost_products` last grew; CLOCK_REALTIME, 0 never
-    uint64_t gap3
+    uint32_t consumers_end           # no place from here on was taken since the chain was reset
+    uint32_t gap3
     uint64_t surges                  # changes when a product waits that did not come from the log; own cache line
     uint64_t gap4[87]
 
@@ -394,6 +395,7 @@ cdef struct ChainHeader:             # 1024 bytes, then members, consumers, slot
 
 CONTROL_BYTES = sizeof(Control)
 SEQUENCE_LEAP = 1 << 32              # a leap keeps the low 32 bits, which rows hold
+CONSUMER_BYTES = sizeof(Consumer)
 CONSUMER_LOCKS_AT = 1 << 40          # byte of a chain file that consumer 0 locks; far behind its end, never written
 
 DURABILITIES = {"memory": DURABLE_MEMORY, "process": DURABLE_PROCESS, "disk": DURABLE_DISK}

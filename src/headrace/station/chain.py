@@ -230,10 +230,15 @@ class OpenChain:
         """Whether a process holds the lock of this consumer."""
         return is_byte_locked(self.kernel.fd, kernel.CONSUMER_LOCKS_AT + slot)
 
-    def recover(self) -> set[int]:
-        """Take back the leases of dead and hung consumers; returns the members that have lost a consumer."""
+    def recover(self, only: int | None = None) -> set[int]:
+        """Take back the leases of dead and hung consumers; returns the members that have lost a consumer.
+
+        `only` this place is looked at, if it is given.
+        """
         members = set()
         for slot, member, epoch, *_ in self.kernel.consumers():
+            if only is not None and slot != only:
+                continue
             if (not self.is_alive(slot) or self.kernel.hung(slot)) and self.kernel.recover(slot, epoch) >= 0:
                 members.add(member)
         return members

@@ -361,7 +361,7 @@ class Consumer:
 
     def batches_async(self, n: int = 100, timeout: Timeout = None) -> AsyncIterator[Batch]:
         """As `batches`, for `async for`, `break` included."""
-        return iterate_async(self._getter, self._ack_rest, n, timeout)
+        return iterate_async(self.get_async, self._ack_rest, n, timeout)
 
     async def get_async(self, n: int = 1, timeout: Timeout = None) -> Batch:
         """As `get`, in a thread of its own. If it is cancelled, products that arrive afterwards go back."""
@@ -434,7 +434,7 @@ class Consumer:
         os.close(self._lock_fd)
         self._recent.clear()
         with contextlib.suppress(QueueMovedError):
-            self._stations.recover(self._chain)
+            self._stations.recover(self._chain, self._place)
 
     async def __aenter__(self) -> "Consumer":
         return self
@@ -460,39 +460,3 @@ class Consumer:
 
     def __repr__(self) -> str:
         return f"<Consumer {self._place} of {self.station_name!r}{', detached' if self._detached else ''}>"
-
-
-# --- for consumers of remote clients --------------------------------------------------------------
-
-
-def settle(consumer: Consumer, batch: Batch, places: npt.NDArray[np.uint32] | None, how: str) -> None:
-    """`ack`, `discard`, `nack` or `failed` for these places of a batch."""
-    consumer._settle(batch, places, kernel.SETTLE[how])
-
-
-def revise(consumer: Consumer, batch: Batch, places: npt.NDArray[np.uint32], payloads: list[Any]) -> None:
-    """Acknowledge these places with these payloads; None: unchanged."""
-    consumer._settle_revised(batch, places, payloads)
-
-
-def get_in_time(consumer: Consumer, n: int, timeout: float, within_s: float) -> Batch:
-    """As `get`; products that expire `within_s`, before they arrive, count as expired.
-
-    A station that is always behind would otherwise hand out only products that are about to expire, and none of them
-    would arrive in time. Products that have more than half of the station's timeout left are handed out in any case,
-    so that an estimate that is too pessimistic is corrected.
-    """
-    ahead_ns = min(int(within_s * 1e9), consumer._timeout_ns // 2)
-    if not ahead_ns or consumer._start_ns > (consumer._stations.now_ns() or time.time_ns()):
-        return consumer.get(n, timeout)
-    return consumer._get(n, timeout, ahead_ns=ahead_ns)
-
-
-def place_of(consumer: Consumer) -> int:
-    """Its slot in the chain."""
-    return consumer._place
-
-
-def deadlines(consumer: Consumer) -> tuple[int, int, int]:
-    """The time by which products expire, the timeout of the station, and its stop time, in nanoseconds; 0: none."""
-    return consumer._stations.now_ns() or time.time_ns(), consumer._timeout_ns, consumer._stop_ns

@@ -1,9 +1,10 @@
 """What every consumer does with its leases, whether the queue is on this machine or at another site.
 
 A consumer returns products as batches, and only a batch has the leases. `find_leases` finds the batch of a single
-product among those that the consumer got lately; `iterate` and `get_async` are the loops that `Consumer` and
+product among those that the consumer got lately; `iterate` and `iterate_async` are the loops that `Consumer` and
 `RemoteConsumer` offer. They are functions over a consumer's own `get` and acknowledgement, so that neither class
-inherits from the other.
+inherits from the other. `get_async` is that of a consumer on this machine, whose wait is in the kernel, and so in a
+thread.
 
 Not here: how leases end (consumer.py), and what happens to those of a dead consumer (chain.py: `OpenChain.recover`,
 kernel/chain/recovery.pxi).
@@ -13,7 +14,7 @@ import contextlib
 import os
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -171,9 +172,11 @@ def iterate(get: Callable[[int, Timeout], Batch], ack_rest: AckRest, n: int, tim
         ack_rest(batch)
 
 
-async def iterate_async(consumer: Getter, ack_rest: AckRest, n: int, timeout: Timeout) -> AsyncIterator[Batch]:
+async def iterate_async(
+    get: Callable[[int, Timeout], Awaitable[Batch]], ack_rest: AckRest, n: int, timeout: Timeout
+) -> AsyncIterator[Batch]:
     """As `iterate`, for `async for`."""
-    while len(batch := await get_async(consumer, n, timeout)):
+    while len(batch := await get(n, timeout)):
         yield batch
         ack_rest(batch)
 

@@ -26,6 +26,8 @@ from headrace.station.chain import OpenChain
 from headrace.station.document import FILE, FOLDER, StationDocument, StationLines, chain_path, load_stations
 from headrace.station.terms import StationTerms, for_kernel
 
+_CONSUMERS_V1, _SLOTS_AT_V1 = 256, 66_560  # of chain files of version 1
+
 
 class Attached(Protocol):
     """What Stations need of a consumer."""
@@ -105,9 +107,12 @@ class Stations:
         """Bring a chain up to date; returns the position up to which it looked at the log."""
         return chain.conduct(self.now_ns(), lambda: self.in_chain(chain.number))
 
-    def recover(self, chain: OpenChain) -> None:
-        """Take back the leases of dead consumers; a station that is not durable ends with its last consumer."""
-        members = chain.recover()
+    def recover(self, chain: OpenChain, only: int | None = None) -> None:
+        """Take back the leases of dead consumers; a station that is not durable ends with its last consumer.
+
+        `only` this place is looked at, if its consumer is known to be dead.
+        """
+        members = chain.recover(only)
         if not members:
             return
         with self.log.held():
@@ -257,7 +262,11 @@ class StationFiles:
 
 
 def _upgrade_files(path: Path, storage: Storage) -> None:
-    """Files of version 1 (stations/3.line) get the name and the magic of chains; nothing else in them differs."""
+    """Bring the files of older versions up to date, while no other process has the queue open.
+
+    The oldest (stations/3.line) get the name and the magic of chains; nothing else in them differs. Chains of version 1
+    get the places of more consumers.
+    """
     lines = list((path / FOLDER).glob("*.line"))
     for file in lines:
         with file.open("r+b") as header:
@@ -265,3 +274,22 @@ def _upgrade_files(path: Path, storage: Storage) -> None:
         file.rename(file.with_suffix(".chain"))
     if lines:
         StationLines().save(path, load_stations(path, 0), storage)
+    for file in (path / FOLDER).glob("*.chain"):
+        _widen(file, storage)
+
+
+def _widen(file: Path, storage: Storage) -> None:
+    """Version 1 of a chain file has 256 consumers: insert the places of the others, before the slots."""
+    with file.open("rb") as old:
+        if old.read(12) != kernel.CHAIN_MAGIC + (1).to_bytes(4, "little"):
+            return
+        old.seek(0)
+        data = old.read()
+    wider = bytes((kernel.CONSUMERS_MAX - _CONSUMERS_V1) * kernel.CONSUMER_BYTES)
+    part = file.with_suffix(".part")
+    head = kernel.CHAIN_MAGIC + kernel.CHAIN_VERSION.to_bytes(4, "little")
+    part.write_bytes(head + data[12:_SLOTS_AT_V1] + wider + data[_SLOTS_AT_V1:])
+    part.chmod(file.stat().st_mode & 0o777)
+    storage.sync_file(part)
+    part.replace(file)
+    storage.sync_directory(file.parent)

@@ -71,7 +71,8 @@ def test_a_cancelled_put_stops_waiting(queue: AnyQueue, served: Served) -> None:
             await putting
 
     asyncio.run(cancel())
-    until(lambda: not any(thread.name == "headrace-put" for thread in threading.enumerate()), "its thread has ended")
+    putting = {"headrace-put", "headrace-blocked"}  # of a queue here, and of a site
+    until(lambda: not putting & {thread.name for thread in threading.enumerate()}, "the attempt under way has ended")
     assert work(station) == ["1"]
     assert served.queue.next == 2
 

@@ -39,13 +39,13 @@ def test_a_timeout_ends_a_put_at_a_site_that_is_frozen(
 ) -> None:
     """Patience is an hour here: without the timeout, the call would not end."""
     remote = served.connect(wire.endpoint, patience="1h")
-    real = Puts.put
+    real = Puts.put_by
 
-    def frozen(self: Puts, *arguments: Any) -> Any:  # everything before the put itself has its reply
+    async def frozen(self: Puts, *arguments: Any) -> Any:  # everything before the put itself has its reply
         wire.freeze()
-        return real(self, *arguments)
+        return await real(self, *arguments)
 
-    monkeypatch.setattr(Puts, "put", frozen)
+    monkeypatch.setattr(Puts, "put_by", frozen)
     with pytest.raises(SiteUnreachableError, match="the call may have been executed, or not"):
         took(lambda: act(remote))
     wire.thaw()

@@ -29,14 +29,15 @@ cdef class Chain:
             raise KernelError(-errno)
         self.header = <ChainHeader *>where
         self.guarded = guard(where, CHAIN_BYTES_MAX)
-        if (fstat(fd, &status) != 0 or status.st_size < SLOTS_AT
+        if (fstat(fd, &status) != 0 or status.st_size < MEMBERS_AT
                 or memcmp(self.header.magic, b"HRCHAIN\0", 8) != 0 or self.header.number != number
-                or memcmp(self.header.uuid, log.store.control.uuid, 16) != 0
-                or SLOTS_AT + <long>self.header.slots_ready * 64 > status.st_size
-                or self.header.slots_ready > SLOTS_MAX):
+                or memcmp(self.header.uuid, log.store.control.uuid, 16) != 0):
             raise KernelError(CODE_DAMAGED)
         if self.header.version != CHAIN_VERSION:
             raise KernelError(CODE_NEWER)
+        if (SLOTS_AT + <long>self.header.slots_ready * 64 > status.st_size
+                or self.header.slots_ready > SLOTS_MAX):
+            raise KernelError(CODE_DAMAGED)
 
     def __dealloc__(self):
         if self.header != NULL:

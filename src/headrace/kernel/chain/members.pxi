@@ -46,7 +46,7 @@ cdef void remove_station(ChainHeader *chain, uint32_t number) noexcept nogil:
     while member.present:
         place = delist(chain, member, lowest_bit(member.present))
         go_on(chain, place, slot_at(chain, place).wanted & others, False)
-    for place in range(CONSUMERS_MAX):
+    for place in range(consumers_end(chain)):
         if consumer_at(chain, place).used and consumer_at(chain, place).member == number:
             forget_consumer(chain, place)
     memset(member, 0, sizeof(Member))
@@ -149,6 +149,8 @@ cdef int attach_consumer(ChainHeader *chain, uint32_t number, uint32_t member, u
     consumer.heartbeat_ns = clock_ns(CLOCK_MONOTONIC)
     consumer.leased = consumer.delivered = consumer.acknowledged = 0
     consumer.epoch += 1
+    if number >= chain.consumers_end:
+        store32(&chain.consumers_end, number + 1)    # before `used`, so that a place in use is always below it
     store32(&consumer.used, 1)
     return 0
 
@@ -176,7 +178,7 @@ cdef list list_consumers(ChainHeader *chain):
     cdef Consumer *c
     cdef uint64_t now = clock_ns(CLOCK_MONOTONIC)
     found = []
-    for i in range(CONSUMERS_MAX):
+    for i in range(consumers_end(chain)):
         c = consumer_at(chain, i)
         if c.used:
             found.append((i, c.member, c.epoch, c.pid, c.attached_ns, now - min(now, c.heartbeat_ns), c.leased,

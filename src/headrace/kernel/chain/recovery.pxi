@@ -124,7 +124,7 @@ cdef int rebuild(ChainHeader *chain) noexcept nogil:
     for i in range(MEMBERS_MAX):
         member = member_at(chain, i)
         member.waiting = member.leased = member.parked = member.present = 0
-    for i in range(CONSUMERS_MAX):
+    for i in range(consumers_end(chain)):
         consumer_at(chain, i).leased = 0
     for place in range(ready, 0, -1):
         slot = slot_at(chain, place - 1)
@@ -197,10 +197,12 @@ cdef int reset_chain(ChainHeader *chain, bint trusted, uint64_t tail) noexcept n
         chain.position = saved_low(chain)
     chain.position = min(chain.position, tail)
     error = rebuild_torn(chain)
-    for i in range(CONSUMERS_MAX):
+    for i in range(consumers_end(chain)):
         if error >= 0 and consumer_at(chain, i).used:
             error = restore_leases(chain, i, member_at(chain, consumer_at(chain, i).member % MEMBERS_MAX).restore, True,
                                    True)
+    if error >= 0:
+        store32(&chain.consumers_end, 0)
     note_low(chain)
     return min(error, 0)
 

@@ -27,6 +27,11 @@ cdef inline Consumer *consumer_at(ChainHeader *chain, uint32_t place) noexcept n
     return <Consumer *>(<char *>chain + CONSUMERS_AT) + place
 
 
+cdef inline uint32_t consumers_end(ChainHeader *chain) noexcept nogil:
+    """No consumer has a place from here on: a look at all consumers need not read the whole table."""
+    return min(load32(&chain.consumers_end), <uint32_t>CONSUMERS_MAX)
+
+
 cdef inline Slot *slot_at(ChainHeader *chain, uint32_t place) noexcept nogil:
     """The index is masked, so that a damaged file never leads outside the mapping."""
     return <Slot *>(<char *>chain + SLOTS_AT) + (place & (SLOTS_MAX - 1))

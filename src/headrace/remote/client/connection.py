@@ -2,7 +2,8 @@
 
 Zenoh reconnects a broken link for as long as the session lives. Calls without a reply are abandoned at that moment and
 repeated with the same number, so that the site does not execute again what it has executed already. A call is repeated
-for as long as the caller's patience; calls that wait for products wait for the site as well.
+for as long as the caller's patience; calls that wait for products wait for the site as well. Each call exists twice: it
+blocks its thread (`ask`), or takes a Wait (`ask_by`), which may be that of a task (waiting.py).
 
 The site knows by a token that a client is connected. The token has a digest of the client's id, so that a client which
 sees the token cannot make calls in another's name. A Connection may be used by several threads, and by one process.
@@ -30,9 +31,11 @@ from headrace.errors import FabricError, FabricMessageError, HeadraceError, Queu
 from headrace.link.access import principal_key
 from headrace.link.keys import call_key, client_key
 from headrace.log.records import Names
+from headrace.remote.client.pending import PendingReply, RawReply, SlowReply
 from headrace.remote.client.site_clock import SiteClock
+from headrace.remote.client.waiting import BLOCKING, Sender, Wait, finish
 from headrace.remote.protocol.calls import Call, Get, Identify, Leave, ReadProducts
-from headrace.remote.protocol.envelope import BUSY, Envelope, client_digest, encode
+from headrace.remote.protocol.envelope import Envelope, client_digest, encode
 from headrace.remote.protocol.hello import HELLO, OLDEST_VERSION, VERSION, Hello
 from headrace.remote.protocol.replies import (
     Done,
@@ -53,14 +56,12 @@ _LEAVE_S = 1.0  # patience of `close`, and
 _LEFT_S = 5.0  # how long it waits for one reply: a site that hangs must not hold up the end of a program
 _LIMIT_S_MIN = 0.05  # for a reply, however late it is
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
-_NONE = zenoh.ConsolidationMode.NONE
 _BLOCK = zenoh.CongestionControl.BLOCK
 
 OnLoss = Literal["raise", "wait"]
 Message = Call | Hello
 Kind = TypeVar("Kind", bound=Reply)
-Pending = TypeVar("Pending", bound="PendingReply")
-RawReply = tuple[bytes, bytes]  # head and payload
+Pending = TypeVar("Pending", bound=PendingReply)
 
 log = logging.getLogger("headrace.remote")
 
@@ -75,68 +76,6 @@ class NotYet(Exception):  # noqa: N818
     def __init__(self, waits_for: str) -> None:
         super().__init__(waits_for)
         self.waits_for = waits_for
-
-
-class PendingReply:
-    """A call that was sent; its reply is taken once."""
-
-    __slots__ = ("__weakref__", "_replies", "_token")
-
-    def __init__(self, session: zenoh.Session, key: str, head: bytes, payload: Any, timeout_s: float) -> None:
-        self._token = zenoh.CancellationToken()
-        self._replies = session.get(
-            key, zenoh.handlers.FifoChannel(2), payload=payload, attachment=head, timeout=timeout_s, express=True,
-            consolidation=_NONE, congestion_control=_BLOCK, cancellation_token=self._token,
-        )  # fmt: skip
-
-    def take(self) -> RawReply | None:
-        """Wait for the reply; None if none arrives, FabricMessageError if the site refused the call."""
-        return _raw_reply(next(self._replies, None))
-
-    def cancel(self) -> None:
-        """Abandon the call; a thread in `take` continues at once."""
-        self._token.cancel()  # type: ignore[no-untyped-call]
-
-
-class SlowReply(PendingReply):
-    """A call whose reply may take longer than a caller waits, who then waits again for the same one."""
-
-    __slots__ = ("_ended", "_reply")
-
-    def __init__(self, session: zenoh.Session, key: str, head: bytes, payload: Any, timeout_s: float) -> None:
-        self._token = zenoh.CancellationToken()
-        self._reply: zenoh.Reply | None = None
-        self._ended = threading.Event()
-        session.get(
-            key, zenoh.handlers.Callback(self._receive, self._ended.set, indirect=False), payload=payload,
-            attachment=head, timeout=timeout_s, express=True, consolidation=_NONE, congestion_control=_BLOCK,
-            cancellation_token=self._token,
-        )  # fmt: skip
-
-    def _receive(self, reply: zenoh.Reply) -> None:
-        """Runs on a thread of Zenoh's."""
-        self._reply = self._reply or reply
-        self._ended.set()
-
-    def has_ended(self, within_s: float | None) -> bool:
-        """Whether there is a reply, or will be none; waits for that, without limit if `within_s` is None."""
-        return self._ended.wait(within_s)
-
-    def take(self) -> RawReply | None:
-        self._ended.wait()
-        return _raw_reply(self._reply)
-
-
-def _raw_reply(reply: zenoh.Reply | None) -> RawReply | None:
-    if reply is None:
-        return None
-    if reply.ok is None:
-        why = reply.err.payload.to_bytes() if reply.err is not None else BUSY
-        if why == BUSY or why == b"Timeout":
-            return None
-        raise FabricMessageError(f"the site refused the call: {why.decode(errors='replace')}", "nothing was executed")
-    head = reply.ok.attachment
-    return head.to_bytes() if head is not None else b"", reply.ok.payload.to_bytes()
 
 
 class Connection:
@@ -160,6 +99,7 @@ class Connection:
         self._closed = threading.Event()
         self._pending: weakref.WeakSet[PendingReply] = weakref.WeakSet()
         self._breaks = 0  # of links
+        self.sender = Sender()  # of calls that tasks of an event loop make
         self._links: Any = session.info.declare_transport_events_listener(_directly(self._see))
         self._queue: bytes | None = None
         self._token = session.liveliness().declare_token(client_key(site, client_digest(self._client)))
@@ -214,8 +154,16 @@ class Connection:
         """Send a call whose reply is taken later. `limit_s` is how long to wait for it at most."""
         return self._send(PendingReply, call, payload, number, wait_s, limit_s)
 
+    async def start_by(
+        self, wait: Wait, call: Message, payload: Any = b"", *, number: int = 0, wait_s: float = 0.0,
+        limit_s: float | None = None,
+    ) -> PendingReply:  # fmt: skip
+        """As `start`, waiting as `wait` does while the link is full."""
+        kind = SlowReply if wait.is_async else PendingReply
+        return await wait.start(self.sender, lambda: self._send(kind, call, payload, number, wait_s, limit_s))
+
     def start_slow(self, call: Get, number: int, wait_s: float) -> SlowReply:
-        """As `start`, for a reply that may be waited for again and again."""
+        """Send a call whose reply may be waited for again and again."""
         return self._send(SlowReply, call, b"", number, wait_s, None)
 
     def _send(
@@ -264,7 +212,19 @@ class Connection:
         self, call: Message, kind: type[Kind], payload: Any = b"", *, number: int = 0, limit_s: float | None = None
     ) -> tuple[Kind, bytes] | None:
         """Call once; None if no reply arrived."""
-        return self.read(self.start(call, payload, number=number, limit_s=limit_s).take(), kind)
+        return finish(self.attempt_by(BLOCKING, call, kind, payload, number=number, limit_s=limit_s))
+
+    async def attempt_by(
+        self, wait: Wait, call: Message, kind: type[Kind], payload: Any = b"", *, number: int = 0,
+        limit_s: float | None = None,
+    ) -> tuple[Kind, bytes] | None:  # fmt: skip
+        """As `attempt`, waiting as `wait` does."""
+        pending = await self.start_by(wait, call, payload, number=number, limit_s=limit_s)
+        try:
+            return self.read(await wait.take(pending), kind)
+        except BaseException:  # also if the task was cancelled
+            pending.cancel()
+            raise
 
     def ask(
         self, call: Message, kind: type[Kind], payload: Any = b"", *, number: int = 0, patience_s: float | None = None,
@@ -274,6 +234,19 @@ class Connection:
 
         `repeated` makes the call that is sent from the second time on.
         """
+        return finish(
+            self.ask_by(
+                BLOCKING, call, kind, payload, number=number, patience_s=patience_s, within_s=within_s,
+                repeated=repeated,
+            )
+        )  # fmt: skip
+
+    async def ask_by(
+        self, wait: Wait, call: Message, kind: type[Kind], payload: Any = b"", *, number: int = 0,
+        patience_s: float | None = None, within_s: float | None = None,
+        repeated: Callable[[Any], Call] | None = None,
+    ) -> tuple[Kind, bytes]:  # fmt: skip
+        """As `ask`, waiting as `wait` does."""
         begun = time.monotonic()
         patience_s = self.lasting_patience_s if patience_s is None else patience_s
         until = begun + min(patience_s, math.inf if within_s is None else within_s)
@@ -282,16 +255,15 @@ class Connection:
             left_s = until - time.monotonic()
             limit_s = left_s if within_s is not None else max(left_s, len(payload) / _SLOWEST_LINK)
             unlimited = within_s is None and isinstance(call, ReadProducts)  # its reply may be large
-            came = self.attempt(
-                call, kind, payload, number=number, limit_s=None if unlimited or limit_s == math.inf else limit_s
-            )
+            limit = None if unlimited or limit_s == math.inf else limit_s
+            came = await self.attempt_by(wait, call, kind, payload, number=number, limit_s=limit)
             if came is not None:
                 return came
             if time.monotonic() >= until:
                 raise self.unreachable(begun)
             if repeated is not None and turn == 0:
                 call = repeated(call)
-            self.pause(turn)
+            await self.pause_by(wait, turn)
             turn += 1
 
     def once(
@@ -299,9 +271,16 @@ class Connection:
         repeated: Callable[[Any], Call] | None = None,
     ) -> tuple[Kind, bytes]:  # fmt: skip
         """As `ask`, for a call that must not be executed twice."""
+        return finish(self.once_by(BLOCKING, call, kind, payload, within_s=within_s, repeated=repeated))
+
+    async def once_by(
+        self, wait: Wait, call: Call, kind: type[Kind], payload: Any = b"", *, within_s: float | None = None,
+        repeated: Callable[[Any], Call] | None = None,
+    ) -> tuple[Kind, bytes]:  # fmt: skip
+        """As `once`, waiting as `wait` does."""
         number = self.begin()
         try:
-            return self.ask(call, kind, payload, number=number, within_s=within_s, repeated=repeated)
+            return await self.ask_by(wait, call, kind, payload, number=number, within_s=within_s, repeated=repeated)
         finally:
             self.end(number)
 
@@ -334,7 +313,10 @@ class Connection:
 
     def pause(self, turn: int) -> None:
         """Wait between two attempts, longer each time."""
-        self._closed.wait(_PAUSES_S[min(turn, len(_PAUSES_S) - 1)])
+        finish(self.pause_by(BLOCKING, turn))
+
+    async def pause_by(self, wait: Wait, turn: int) -> None:
+        await wait.pause(self._closed, _PAUSES_S[min(turn, len(_PAUSES_S) - 1)])
 
     def _note_silence(self) -> None:
         if self._silent_since is None:
@@ -408,6 +390,7 @@ class Connection:
 
     def _end(self) -> None:
         self._closed.set()
+        self.sender.close()
         atexit.unregister(self._close_at_exit)
         for end in (self._links.undeclare, self._token.undeclare, self._session.close):
             try:

@@ -8,6 +8,8 @@ was killed raises that too, because the restarted site does not remember its cal
 delivered again. The loops `batches` and `for` go on in that case: what is not acknowledged is delivered again.
 
 A `get` whose reply was lost is repeated under its number, and returns the products that were leased to it then.
+If the task of a `get_async` is cancelled, the site is told to end the get. What it had leased by then goes back, unless
+the next `get` takes it over.
 """
 
 import logging
@@ -16,35 +18,35 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import LeaseLostError, QueueClosedError, SiteUnreachableError
+from headrace.errors import HeadraceError, LeaseLostError, QueueClosedError, SiteUnreachableError
 from headrace.log.append import Receipt
-from headrace.log.in_thread import in_thread
+from headrace.log.in_thread import started
 from headrace.log.seams import Timeout
 from headrace.product.batch import Batch
 from headrace.product.product import Product
 from headrace.remote.client.arguments import timeout_of
-from headrace.remote.client.connection import Connection, Detached, SlowReply
+from headrace.remote.client.connection import Connection, Detached
+from headrace.remote.client.pending import SlowReply
+from headrace.remote.client.waiting import AWAITING, BLOCKING, Wait, finish
 from headrace.remote.protocol.calls import Attach, DescribeConsumer, Detach, Get, Interrupt, Revise, Settle
 from headrace.remote.protocol.fields import WAIT_S_MAX
 from headrace.remote.protocol.products import RemoteBatch, batch_of, expired_in, part_of, places_at_site
-from headrace.remote.protocol.replies import Attached, Details, Done, Products
+from headrace.remote.protocol.replies import Attached, Details, Done, Products, decode_reply
 from headrace.station.consumer import GET_MAX
 from headrace.station.draft import Draft, draft_columns, new_drafts
 from headrace.station.leases import (
-    Getter,
     Leased,
     check_attached,
     check_payloads,
     find_leases,
     find_revised,
-    get_async,
     is_failure,
     iterate,
     iterate_async,
@@ -56,12 +58,13 @@ from headrace.station.statistics import ConsumerStatistics
 from headrace.units import format_age
 
 if TYPE_CHECKING:
+    import asyncio
+
     from headrace.remote.client.queue import RemoteQueue
 
 _LEAVE_S = 1.0  # patience of `detach`: the site notices by itself
 _GRACE_S = 0.5  # beyond the timeout, for the reply of a site that has waited until then
 _EMPTY = Products(0, 0)
-_NEVER = threading.Event()  # is never set
 
 log = logging.getLogger("headrace.remote")
 
@@ -83,7 +86,11 @@ class RemoteConsumer:
         self._recent = recent_batches()
         self._pid = os.getpid()
         self._interrupted = self._detached = False
-        self._one_at_a_time = threading.Lock()  # a get that was cancelled may not have ended when the next call comes
+        self._one_at_a_time = threading.Lock()
+        self._one_task: asyncio.Lock | None = None
+        self._leaving = threading.Lock()  # of the two words below
+        self._begun = 0  # gets so far
+        self._left: SlowReply | None = None  # the Get of a task that was cancelled
 
     # --- get --------------------------------------------------------------------------------------
 
@@ -93,46 +100,53 @@ class RemoteConsumer:
         SiteUnreachableError if the site has not replied for `patience`, unless the queue was connected with
         `on_loss="wait"`.
         """
-        return self._get_until(n, timeout, _NEVER)
+        seconds = self._seconds(n, timeout)
+        with self._one_at_a_time:
+            return finish(self._get(BLOCKING, n, seconds))
 
-    def _get_until(self, n: int, timeout: Timeout, stop: threading.Event) -> Batch:
-        """As `get`; an empty batch soon after `stop` is set and `_wake` is called, unless products have come."""
+    async def get_async(self, n: int = 1, timeout: Timeout = None) -> Batch:
+        """As `get`; no thread waits for it. If the task is cancelled, products that arrive afterwards go back."""
+        import asyncio  # slow to load, and loaded already where this runs
+
+        seconds = self._seconds(n, timeout)
+        self._one_task = self._one_task or asyncio.Lock()
+        async with self._one_task:
+            try:
+                return await self._get(AWAITING, n, seconds)
+            except asyncio.CancelledError:
+                begun = self._begun
+                self._connection.sender.submit(lambda: self._let_go(begun))  # after what the task has sent
+                raise
+
+    def _seconds(self, n: int, timeout: Timeout) -> float | None:
+        """The timeout in seconds, once the arguments of a get are valid."""
         seconds = timeout_of(timeout)
         if n.__class__ is not int or n < 1:
             raise not_a_number(n)
         self._check()
-        with self._one_at_a_time:
-            return self._get(n, seconds, stop)
+        return seconds
 
-    def _get(self, n: int, seconds: float | None, stop: threading.Event) -> Batch:
+    async def _get(self, wait: Wait, n: int, seconds: float | None) -> Batch:
         until = None if seconds is None else time.monotonic() + seconds
         turn = 0
+        self._take_over()
         while True:
             left = WAIT_S_MAX if until is None else max(0.0, until - time.monotonic())
-            batch = self._attempt(n, min(left, WAIT_S_MAX), None if until is None else left + _GRACE_S)
+            batch = await self._attempt(wait, n, min(left, WAIT_S_MAX), None if until is None else left + _GRACE_S)
             is_over = until is not None and time.monotonic() >= until
-            stops = self._interrupted or stop.is_set()
-            if batch is not None and (len(batch) or is_over or stops):
+            if batch is not None and (len(batch) or is_over or self._interrupted):
                 return self._hand_out(batch)
-            if batch is None and not stops and not self._connection.has_patience:
+            if batch is None and not self._interrupted and not self._connection.has_patience:
                 raise self._connection.unreachable()
-            if batch is None and (is_over or stops):
+            if batch is None and (is_over or self._interrupted):
                 return self._hand_out(batch_of(_EMPTY, b"", self._connection.names))
             if batch is None:
-                self._connection.pause(turn)
+                await self._connection.pause_by(wait, turn)
                 turn += 1
 
     def get_nowait(self, n: int = 1) -> Batch:
         """Up to `n` products that wait at the station now."""
         return self.get(n, 0)
-
-    async def get_async(self, n: int = 1, timeout: Timeout = None) -> Batch:
-        """As `get`; the wait is in a thread. If the task is cancelled, products that arrive afterwards go back."""
-        return await get_async(self._getter, n, timeout)
-
-    @property
-    def _getter(self) -> Getter:
-        return Getter(self._get_until, self._wake, self.nack)
 
     def _hand_out(self, batch: RemoteBatch) -> RemoteBatch:
         self._interrupted = False
@@ -140,22 +154,21 @@ class RemoteConsumer:
             self._recent.append(batch)
         return batch
 
-    def _attempt(self, n: int, wait_s: float, within_s: float | None) -> RemoteBatch | None:
+    async def _attempt(self, wait: Wait, n: int, wait_s: float, within_s: float | None) -> RemoteBatch | None:
         """Ask once, or repeat the call that has no reply; None if no reply came or the site has to attach us again.
 
         A reply that takes longer than `within_s`, because the link is slow, is waited for by the next attempt.
         """
-        if not self._attachment and not self._attach_again():
+        if not self._attachment and not await self._attach_again(wait):
             return None
         number = self._getting = self._getting or self._connection.get_number()
-        pending, sent_ns = self._pending or (None, 0)
         try:
-            if pending is None:
+            if self._pending is None:
                 call = Get(self._attachment, min(n, GET_MAX), wait_s, self._rest, self._each_s)
-                sent_ns = time.monotonic_ns()
-                pending = self._connection.start_slow(call, number, wait_s)
-                self._pending = pending, sent_ns
-            if not pending.has_ended(within_s):
+                await wait.start(self._connection.sender, lambda: self._send(call, number))
+            assert self._pending is not None
+            pending, sent_ns = self._pending
+            if not await wait.has_ended(pending, within_s):
                 return None
             self._pending = None
             came = self._connection.read(pending.take(), Products)
@@ -170,11 +183,20 @@ class RemoteConsumer:
         self._end_get()
         batch = batch_of(*came, self._connection.names, number, self._attachment)
         if len(batch) > n:  # the reply to an earlier get, which had asked for more
-            self.nack(batch)
+            await self._settle(wait, batch, "nack")
             return None
-        return self._without_expired(batch, came[0], sent_ns)
+        return await self._without_expired(wait, batch, came[0], sent_ns)
 
-    def _without_expired(self, batch: RemoteBatch, reply: Products, sent_ns: int) -> RemoteBatch | None:
+    def _send(self, call: Get, number: int) -> SlowReply:
+        """Send a Get; it is noted in the thread that sends it, because its task may have been cancelled by then."""
+        sent_ns = time.monotonic_ns()
+        pending = self._connection.start_slow(call, number, call.wait_s)
+        self._pending = pending, sent_ns
+        return pending
+
+    async def _without_expired(
+        self, wait: Wait, batch: RemoteBatch, reply: Products, sent_ns: int
+    ) -> RemoteBatch | None:
         """Give back what expired on the way: the station counts it as expired. None if nothing is left."""
         if not len(batch):
             return batch
@@ -189,7 +211,8 @@ class RemoteConsumer:
             return batch
         places = np.flatnonzero(late).astype(np.uint32)
         try:
-            self._connection.once(Settle(self._attachment, batch.got, len(places), "nack", places.tobytes()), Done)
+            call = Settle(self._attachment, batch.got, len(places), "nack", places.tobytes())
+            await self._connection.once_by(wait, call, Done)
         except Detached:
             self._lose()
             return None
@@ -198,10 +221,44 @@ class RemoteConsumer:
     def _end_get(self) -> None:
         self._getting = self._rest = 0
 
-    def _attach_again(self) -> bool:
+    # --- a get whose task was cancelled -----------------------------------------------------------
+
+    def _let_go(self, begun: int) -> None:
+        """The task of a get was cancelled: end the get, and give back what was leased to it. In the sender's thread."""
+        with self._leaving:
+            pending = self._pending[0] if self._pending is not None else None
+            if pending is None or self._begun != begun or self._detached:
+                return  # nothing was sent, or the next get has taken it over
+            self._left = pending
+        number, attachment = self._getting, self._attachment
+        pending.when_ended(lambda: self._give_back(pending, number, attachment))
+        self._wake()
+
+    def _take_over(self) -> None:
+        """A get begins: it continues the one that was left, unless what that one got goes back already."""
+        with self._leaving:
+            self._begun += 1
+            left, self._left = self._left, None
+        if left is not None and not left.claim():
+            self._pending = None
+            self._end_get()
+
+    def _give_back(self, pending: SlowReply, number: int, attachment: int) -> None:
+        """Give back what came for a get that was left. Without products there is nothing to do, and nothing claimed."""
+        with suppress(HeadraceError):  # nobody is left to hear of it; `detach` returns what remains
+            came = pending.take()
+            reply = decode_reply(came[0]) if came is not None else None
+            if isinstance(reply, Products) and reply.count and pending.claim():
+                call = Settle(attachment, number, reply.count, "nack")
+                started(lambda: self._connection.once(call, Done), "give-back")  # this thread is Zenoh's
+
+    # --- attach again -----------------------------------------------------------------------------
+
+    async def _attach_again(self, wait: Wait) -> bool:
         number = self._attaching = self._attaching or self._connection.begin()
         try:
-            came = self._connection.attempt(Attach(self.station_name, self._keep_s), Attached, number=number)
+            call = Attach(self.station_name, self._keep_s)
+            came = await self._connection.attempt_by(wait, call, Attached, number=number)
         except Exception:
             self._connection.end(number)
             self._attaching = 0
@@ -228,20 +285,20 @@ class RemoteConsumer:
         `payloads`, one for each (None: unchanged), become new revisions, which the stations behind this one see.
         """
         if payloads is None:
-            self._settle(what, "ack")
+            finish(self._settle(BLOCKING, what, "ack"))
             return
         for batch, places, new in find_revised(self._recent, what, payloads):
             self._settle_revised(batch, places, new)
 
     def discard(self, what: Leased) -> None:
         """End these here: the stations behind do not get them."""
-        self._settle(what, "discard")
+        finish(self._settle(BLOCKING, what, "discard"))
 
     def nack(self, what: Leased, *, failed: bool = False) -> None:
         """Give these back to the station, for any consumer. `failed` counts as a delivery; there is a limit."""
-        self._settle(what, "failed" if failed else "nack")
+        finish(self._settle(BLOCKING, what, "failed" if failed else "nack"))
 
-    def _settle(self, what: Leased, how: str) -> None:
+    async def _settle(self, wait: Wait, what: Leased, how: str) -> None:
         for batch, places in find_leases(self._recent, what):
             count = len(batch) if places is None else len(places)
             number = self._number_of(batch, count)
@@ -249,7 +306,7 @@ class RemoteConsumer:
                 continue
             at = places_at_site(batch, places)
             call = Settle(self._attachment, number, count, how, None if at is None else at.tobytes())
-            self._call_for_leases(call, b"")
+            await self._call_for_leases(wait, call, b"")
             if places is None and self._recent and self._recent[-1] is batch:
                 self._recent.pop()
 
@@ -261,7 +318,7 @@ class RemoteConsumer:
         at = places_at_site(batch, places)
         assert at is not None
         call = Revise(self._attachment, number, at.tobytes(), np.array(sizes, np.int64).tobytes())
-        self._call_for_leases(call, b"".join(parts))
+        finish(self._call_for_leases(BLOCKING, call, b"".join(parts)))
 
     def _number_of(self, batch: Batch, count: int) -> int:
         """The number of the Get that returned a batch; LeaseLostError if its attachment has ended."""
@@ -274,9 +331,9 @@ class RemoteConsumer:
             raise self._lost()
         return batch.got
 
-    def _call_for_leases(self, call: Settle | Revise, payload: bytes) -> None:
+    async def _call_for_leases(self, wait: Wait, call: Settle | Revise, payload: bytes) -> None:
         try:
-            self._connection.once(call, Done, payload)
+            await self._connection.once_by(wait, call, Done, payload)
         except Detached:
             self._lose()
             raise self._lost() from None
@@ -319,7 +376,7 @@ class RemoteConsumer:
 
     def batches_async(self, n: int = 100, timeout: Timeout = None) -> AsyncIterator[Batch]:
         """As `batches`, for `async for`, `break` included."""
-        return iterate_async(self._getter, self._ack_rest, n, timeout)
+        return iterate_async(self.get_async, self._ack_rest, n, timeout)
 
     def _ack_rest(self, batch: Batch) -> None:
         """Acknowledge what the loop has not settled itself, together with the next get."""
@@ -357,30 +414,26 @@ class RemoteConsumer:
 
     def detach(self, *, failed: bool = False) -> None:
         """Leave the station; unacknowledged products go back to its input. `failed`: as in `nack`."""
-        self._leave(died=False, failed=failed)
+        finish(self._leave(BLOCKING, died=False, failed=failed))
 
     def abandon(self) -> None:
         """Leave as a dead consumer does: its products are restored by the station's terms, and count as delivered."""
-        self._leave(died=True, failed=False)
+        finish(self._leave(BLOCKING, died=True, failed=False))
 
-    def _leave(self, died: bool, failed: bool) -> None:
+    async def _leave(self, wait: Wait, *, died: bool, failed: bool) -> None:
         if self._detached or self._pid != os.getpid():
             return
         self._detached = True
         self._recent.clear()
         if self._pending is not None:
             self._pending[0].cancel()
-        with self._after_get(), suppress(SiteUnreachableError, QueueClosedError, Detached):
-            if self._attachment:
-                self._connection.ask(Detach(self._attachment, died, failed), Done, patience_s=_LEAVE_S)
-        self._connection.end(self._attaching)
-
-    @contextmanager
-    def _after_get(self) -> Iterator[None]:
-        """Give a get that was cancelled a moment to end."""
-        has_ended = self._one_at_a_time.acquire(timeout=_LEAVE_S)
+        has_ended = not wait.is_async and self._one_at_a_time.acquire(timeout=_LEAVE_S)  # a get of another thread
         try:
-            yield
+            with suppress(SiteUnreachableError, QueueClosedError, Detached):
+                if self._attachment:
+                    call = Detach(self._attachment, died, failed)
+                    await self._connection.ask_by(wait, call, Done, patience_s=_LEAVE_S)
+            self._connection.end(self._attaching)
         finally:
             if has_ended:
                 self._one_at_a_time.release()
@@ -391,7 +444,7 @@ class RemoteConsumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await in_thread(lambda: self.detach(failed=is_failure(error)), "detach")
+        await self._leave(AWAITING, died=False, failed=is_failure(error))
 
     def __enter__(self) -> "RemoteConsumer":
         return self

@@ -15,12 +15,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from headrace.errors import ProductDamagedError
-from headrace.log.follow import iterate_async
 from headrace.log.log import Wanted
 from headrace.log.read import check_limit
 from headrace.product.batch import Batch
 from headrace.remote.client.arguments import selection_text
-from headrace.remote.client.connection import Connection, PendingReply, RawReply
+from headrace.remote.client.connection import Connection
+from headrace.remote.client.pending import PendingReply, RawReply
+from headrace.remote.client.waiting import AWAITING, BLOCKING, Wait, finish
 from headrace.remote.protocol.calls import ReadProducts
 from headrace.remote.protocol.fields import PAGE_BYTES_MAX, PAGE_PRODUCTS_MAX, WAIT_S_MAX
 from headrace.remote.protocol.products import RemoteBatch, batch_of
@@ -64,9 +65,10 @@ class _PendingRead:
         self._raw: RawReply | None = None
         self._has_come = False
 
-    def take(self) -> RawReply | None:
+    async def take(self, wait: Wait) -> RawReply | None:
         if not self._has_come:
-            self._raw, self._has_come = self.pending.take(), True
+            self._raw = await wait.take(self.pending)
+            self._has_come = True
         return self._raw
 
     @property
@@ -99,38 +101,51 @@ class RemoteFollower:
 
     def next_nowait(self) -> Batch | None:
         """The next batch, if the site has one now."""
+        return finish(self._next_nowait(BLOCKING))
+
+    async def _next_nowait(self, wait: Wait) -> Batch | None:
         self._connection.check_open()
         ahead = self._ahead
         if ahead is not None and (not ahead.is_ready or ahead.position != self.position):
             ahead.pending.cancel()
             self._ahead = ahead = None
-        came = self._take(ahead) if ahead is not None else None
+        came = await self._take(wait, ahead) if ahead is not None else None
         if came is None:
-            came = self._connection.ask(self._terms.call(self.position, self._number), Products)
+            came = await self._connection.ask_by(wait, self._terms.call(self.position, self._number), Products)
         batch = self._move(*came)
         if batch is not None and self.position < came[0].head:
-            self._call(0.0)
+            await self._call(wait, 0.0)
         return batch
 
     def wait(self, timeout_s: float) -> None:
         """Sleep until there are products to examine, or `stop` is called."""
+        finish(self._wait(BLOCKING, timeout_s))
+
+    async def _wait(self, wait: Wait, timeout_s: float) -> None:
         ahead = self._ahead
         if ahead is None or ahead.position != self.position:
-            ahead = self._call(min(timeout_s, WAIT_S_MAX))
-        ahead.take()
+            ahead = await self._call(wait, min(timeout_s, WAIT_S_MAX))
+        await ahead.take(wait)
 
     def __iter__(self) -> Iterator[Batch]:
         """The follower itself: after a `break`, another loop goes on with the batch after the last one."""
         return self
 
     def __next__(self) -> Batch:
+        batch = finish(self._next(BLOCKING))
+        if batch is None:
+            raise StopIteration
+        return batch
+
+    async def _next(self, wait: Wait) -> Batch | None:
+        """The next batch; None at the end of the iteration."""
         deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
         turn = 0
         while not self._stopped:
-            read, is_new = self._pending_read(deadline)
-            came = self._take(read)
+            read, is_new = await self._pending_read(wait, deadline)
+            came = await self._take(wait, read)
             if came is not None and (batch := self._move(*came)) is not None:
-                self._call_ahead(came[0])
+                await self._call_ahead(wait, came[0])
                 return batch
             if self._stopped or (is_new and deadline is not None and time.monotonic() >= deadline):
                 if came is None and not self._stopped:
@@ -139,16 +154,20 @@ class RemoteFollower:
             if came is None:
                 if not self._connection.has_patience:
                     raise self._connection.unreachable()
-                self._connection.pause(turn)
+                await self._connection.pause_by(wait, turn)
             turn = turn + 1 if came is None else 0
-        raise StopIteration
+        return None
 
-    def __aiter__(self) -> AsyncIterator[Batch]:
-        """As `__iter__`; the waiting is in a thread of its own, which ends with the iteration.
+    async def __aiter__(self) -> AsyncIterator[Batch]:
+        """As `__iter__`; no thread waits for it.
 
         A `break` stops the follower: for the rest, follow again at its `position`.
         """
-        return iterate_async(self)
+        try:
+            while (batch := await self._next(AWAITING)) is not None:
+                yield batch
+        finally:
+            self.stop()
 
     async def __aenter__(self) -> "RemoteFollower":
         return self
@@ -160,34 +179,35 @@ class RemoteFollower:
 
     # --- calls ------------------------------------------------------------------------------------
 
-    def _pending_read(self, deadline: float | None) -> tuple[_PendingRead, bool]:
+    async def _pending_read(self, wait: Wait, deadline: float | None) -> tuple[_PendingRead, bool]:
         """The call at the position, and whether it is new: only a new one was sent after `__next__` was called."""
         ahead = self._ahead
         if ahead is not None and ahead.position == self.position:
             return ahead, False
         if ahead is not None:
             ahead.pending.cancel()
-        return self._call(self._wait_s(deadline)), True
+        return await self._call(wait, self._wait_s(deadline)), True
 
-    def _call_ahead(self, reply: Products) -> None:
+    async def _call_ahead(self, wait: Wait, reply: Products) -> None:
         """Call for the next batch, unless there is none and the follower would not wait for it."""
         wait_s = self._wait_s(None)
         if wait_s or reply.next < reply.head:
-            self._call(wait_s)
+            await self._call(wait, wait_s)
 
     def _wait_s(self, deadline: float | None) -> float:
         left = self._timeout_s if deadline is None else max(0.0, deadline - time.monotonic())
         return WAIT_S_MAX if left is None else min(left, WAIT_S_MAX)
 
-    def _call(self, wait_s: float) -> _PendingRead:
+    async def _call(self, wait: Wait, wait_s: float) -> _PendingRead:
         call = self._terms.call(self.position, self._number, wait_s)
-        read = self._ahead = _PendingRead(self.position, wait_s, self._connection.start(call, wait_s=wait_s))
+        pending = await self._connection.start_by(wait, call, wait_s=wait_s)
+        read = self._ahead = _PendingRead(self.position, wait_s, pending)
         if self._stopped:  # before there was anything to cancel
             read.pending.cancel()
         return read
 
-    def _take(self, read: _PendingRead) -> tuple[Products, bytes] | None:
-        raw = read.take()
+    async def _take(self, wait: Wait, read: _PendingRead) -> tuple[Products, bytes] | None:
+        raw = await read.take(wait)
         self._ahead = None
         return None if raw is None and self._stopped else self._connection.read(raw, Products)
 

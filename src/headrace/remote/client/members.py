@@ -9,7 +9,8 @@ import time
 from typing import TYPE_CHECKING
 
 from headrace.queue.members import Look
-from headrace.remote.client.connection import Connection, PendingReply
+from headrace.remote.client.connection import Connection
+from headrace.remote.client.pending import PendingReply
 from headrace.remote.protocol.fields import WAIT_S_MAX
 from headrace.remote.protocol.member_calls import MemberChanges, WatchMembers
 

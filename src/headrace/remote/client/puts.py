@@ -1,11 +1,11 @@
 """Puts: what all puts of a remote client have in common, those of its queue and those of its suppliers.
 
 A put whose reply is lost is repeated, and executed once. While a blocking station is full the site replies that nothing
-was stored yet, and the put is made again, until its timeout; the log says for whom it waits.
+was stored yet, and the put is made again, until its timeout; the log says for whom it waits. A task that is cancelled
+makes no further attempt; what it has sent may be stored.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -19,10 +19,10 @@ from headrace.log.seams import Timeout
 from headrace.log.waits import Waits
 from headrace.remote.client.arguments import timeout_of
 from headrace.remote.client.connection import Connection, NotYet
+from headrace.remote.client.waiting import BLOCKING, Wait, finish
 from headrace.remote.protocol.calls import PutBatch, PutMany, PutOne
 from headrace.remote.protocol.replies import Number, PutOutcome
 
-Cancelled = threading.Event | None  # set by a caller that no longer waits for a put
 Put = PutOne | PutMany | PutBatch
 Putting = TypeVar("Putting", Number, PutOutcome)
 
@@ -37,10 +37,12 @@ class Puts:
     def __init__(self, connection: Connection) -> None:
         self._connection, self._waits = connection, Waits()
 
-    def put(
-        self, call: Put, payload: bytes, kind: type[Putting], timeout: Timeout, cancelled: Cancelled = None
-    ) -> Putting:
-        """Make the call, and repeat it while a blocking station is full, unless it was cancelled."""
+    def put(self, call: Put, payload: bytes, kind: type[Putting], timeout: Timeout) -> Putting:
+        """Make the call, and repeat it while a blocking station is full."""
+        return finish(self.put_by(BLOCKING, call, payload, kind, timeout))
+
+    async def put_by(self, wait: Wait, call: Put, payload: bytes, kind: type[Putting], timeout: Timeout) -> Putting:
+        """As `put`, waiting as `wait` does."""
         connection, seconds, begun_s = self._connection, timeout_of(timeout), time.monotonic()
         since, turn = connection.known_next, 0
 
@@ -53,7 +55,7 @@ class Puts:
             attempt = msgspec.structs.replace(call, timeout_s=left, again=turn > 0)
             within_s = None if left is None else left + _GRACE_S
             try:
-                reply = connection.once(attempt, kind, payload, within_s=within_s, repeated=repeated)[0]
+                reply, _ = await connection.once_by(wait, attempt, kind, payload, within_s=within_s, repeated=repeated)
                 connection.known_next = max(since, abs(reply.value if isinstance(reply, Number) else reply.first))
                 self._waits.end("put")
                 return reply
@@ -61,10 +63,8 @@ class Puts:
                 self._say(error.waits_for, begun_s)
                 raise
             except NotYet as blocked:
-                if cancelled is not None and cancelled.is_set():
-                    raise BlockedError("the put was cancelled", waits_for=blocked.waits_for) from None
                 self._say(blocked.waits_for, begun_s)
-                connection.pause(turn)
+                await connection.pause_by(wait, turn)
                 turn += 1
 
     def _say(self, waits_for: str, begun_s: float) -> None:

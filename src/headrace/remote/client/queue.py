@@ -20,7 +20,7 @@ from headrace.log.append import Duplicate, Receipt
 from headrace.log.columns import PutColumns, Texts, payload_column
 from headrace.log.config import QueueConfig
 from headrace.log.cursor import check_cursor_name, check_name
-from headrace.log.in_thread import cancellable, in_thread
+from headrace.log.in_thread import in_thread
 from headrace.log.log import Wanted
 from headrace.log.read import Read, Start
 from headrace.log.reading import Reading
@@ -47,8 +47,9 @@ from headrace.remote.client.connection import Connection
 from headrace.remote.client.cursor import RemoteCursor
 from headrace.remote.client.follower import ReadTerms, RemoteFollower, read_all
 from headrace.remote.client.members import RemoteSource
-from headrace.remote.client.puts import Cancelled, Puts, bytes_of, outcome_of, receipt_of
+from headrace.remote.client.puts import Puts, bytes_of, outcome_of, receipt_of
 from headrace.remote.client.station import RemoteStation, options_of
+from headrace.remote.client.waiting import AWAITING, BLOCKING, Wait, finish
 from headrace.remote.protocol.calls import (
     Flush,
     GetBounds,
@@ -107,41 +108,41 @@ class RemoteQueue:
         self, payload: Any, *, feed: str, ident: str = "", timeout: Timeout = None, **facts: Unpack[PutFacts]
     ) -> int | Duplicate:
         """Store one product. If the reply is lost, the call is repeated; the product is stored once."""
-        return self._put(payload, feed, ident, timeout, facts)
+        return finish(self._put(BLOCKING, payload, feed, ident, timeout, facts))
 
     def put_many(
         self, payloads: Any, *, feed: Texts, ident: Texts = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
     ) -> Receipt:
         """Store many products in one call: all or none."""
-        return self._put_many(payloads, feed, ident, timeout, facts)
+        return finish(self._put_many(BLOCKING, payloads, feed, ident, timeout, facts))
 
     async def put_async(
         self, payload: Any, *, feed: str, ident: str = "", timeout: Timeout = None, **facts: Unpack[PutFacts]
     ) -> int | Duplicate:
-        """As `put`, in a thread: the event loop goes on while the call is under way.
+        """As `put`: the event loop goes on while the call is under way. No thread waits for it.
 
         If the task is cancelled, the product may be stored within the next seconds, or not at all.
         """
-        return await cancellable(partial(self._put, payload, feed, ident, timeout, facts), "put")
+        return await self._put(AWAITING, payload, feed, ident, timeout, facts)
 
     async def put_many_async(
         self, payloads: Any, *, feed: Texts, ident: Texts = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
     ) -> Receipt:
-        """As `put_many`, in a thread. A cancellation is as for `put_async`."""
-        return await cancellable(partial(self._put_many, payloads, feed, ident, timeout, facts), "put")
+        """As `put_many`. A cancellation is as for `put_async`."""
+        return await self._put_many(AWAITING, payloads, feed, ident, timeout, facts)
 
-    def _put(
-        self, payload: Any, feed: str, ident: str, timeout: Timeout, facts: PutFacts, cancelled: Cancelled = None
+    async def _put(
+        self, wait: Wait, payload: Any, feed: str, ident: str, timeout: Timeout, facts: PutFacts
     ) -> int | Duplicate:
         call, is_own = put_call(self.path, payload, feed, ident, facts, self._connection.dedup)
-        return outcome_of(self._puts.put(call, bytes_of(payload), Number, timeout, cancelled), is_own)
+        return outcome_of(await self._puts.put_by(wait, call, bytes_of(payload), Number, timeout), is_own)
 
-    def _put_many(
-        self, payloads: Any, feed: Texts, ident: Texts, timeout: Timeout, facts: PutColumns, cancelled: Cancelled = None
+    async def _put_many(
+        self, wait: Wait, payloads: Any, feed: Texts, ident: Texts, timeout: Timeout, facts: PutColumns
     ) -> Receipt:
         held = payloads if type(payloads) is list else payload_column(payloads)
         call, payload, is_own = put_many_call(self.path, held, feed, ident, facts, self._connection.dedup)
-        return receipt_of(self._puts.put(call, payload, PutOutcome, timeout, cancelled), is_own)
+        return receipt_of(await self._puts.put_by(wait, call, payload, PutOutcome, timeout), is_own)
 
     def put_batch(self, batch: Batch, keep: Any = None, timeout: Timeout = None) -> Receipt:
         """Store products of any queue as they are, in one call: all or none."""

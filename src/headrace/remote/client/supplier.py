@@ -21,6 +21,7 @@ from headrace.product.put import PutFacts
 from headrace.remote.client.arguments import put_call, put_many_call
 from headrace.remote.client.connection import Connection, Detached
 from headrace.remote.client.puts import Puts, Putting, bytes_of, outcome_of, receipt_of
+from headrace.remote.client.waiting import AWAITING, BLOCKING, Wait, finish
 from headrace.remote.protocol.calls import PutMany, PutOne
 from headrace.remote.protocol.channel_calls import CloseSupplier, OpenSupplier
 from headrace.remote.protocol.replies import Number, PutOutcome, Supplying
@@ -39,7 +40,7 @@ class RemoteSupplier:
         self._connection, self._keep_s, self._puts = connection, keep_s, Puts(connection)
         self._taking = threading.Lock()
         self._closed = False
-        opened = self._take()
+        opened = finish(self._take(BLOCKING))
         self._number, self._subtree = opened.supplier, Subtree.of(opened.feed)
 
     def push(
@@ -47,26 +48,39 @@ class RemoteSupplier:
         **facts: Unpack[PutFacts],
     ) -> int | Duplicate:  # fmt: skip
         """Store one product in the channel, as `Supplier.push` does."""
-        return self._push_one(*self._one(payload, feed, ident, facts), payload, timeout)
+        return finish(self._push_one(BLOCKING, *self._one(payload, feed, ident, facts), payload, timeout))
 
     def push_many(
         self, payloads: Any, *, feed: Any = None, ident: Any = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
     ) -> Receipt:
         """Store many products as one batch, as `Supplier.push_many` does."""
-        return self._push_many(*self._many(payloads, feed, ident, facts), timeout)
+        return finish(self._push_many(BLOCKING, *self._many(payloads, feed, ident, facts), timeout))
+
+    async def push_async(
+        self, payload: Any, *, feed: str | None = None, ident: str = "", timeout: Timeout = None,
+        **facts: Unpack[PutFacts],
+    ) -> int | Duplicate:  # fmt: skip
+        """As `push`; no thread waits for it. A cancellation is as for `RemoteQueue.put_async`."""
+        return await self._push_one(AWAITING, *self._one(payload, feed, ident, facts), payload, timeout)
+
+    async def push_many_async(
+        self, payloads: Any, *, feed: Any = None, ident: Any = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
+    ) -> Receipt:
+        """As `push_many`; no thread waits for it."""
+        return await self._push_many(AWAITING, *self._many(payloads, feed, ident, facts), timeout)
 
     def prepared(
         self, payload: Any, *, feed: str | None = None, ident: str = "", **facts: Unpack[PutFacts]
     ) -> Prepared:
         """A push that may be repeated until it succeeds, and is stored once."""
         call = cache(partial(self._one, payload, feed, ident, facts))
-        return lambda timeout: self._push_one(*call(), payload, timeout)
+        return lambda timeout: finish(self._push_one(BLOCKING, *call(), payload, timeout))
 
     def prepared_many(
         self, payloads: Any, *, feed: Any = None, ident: Any = "", **facts: Unpack[PutColumns]
     ) -> Prepared:
         call = cache(partial(self._many, payloads, feed, ident, facts))
-        return lambda timeout: self._push_many(*call(), timeout)
+        return lambda timeout: finish(self._push_many(BLOCKING, *call(), timeout))
 
     def close(self) -> None:
         """Free the slot for other suppliers; a site that does not reply frees it after a while."""
@@ -97,24 +111,40 @@ class RemoteSupplier:
             feed = feed_within(self.channel_name, self._subtree, feed)
         return put_many_call(self._connection.endpoint, held, feed, ident, facts, self._connection.dedup)
 
-    def _push_one(self, call: PutOne, is_own: bool, payload: Any, timeout: Timeout) -> int | Duplicate:
-        return outcome_of(self._push(call, bytes_of(payload), Number, timeout), is_own)
+    async def _push_one(
+        self, wait: Wait, call: PutOne, is_own: bool, payload: Any, timeout: Timeout
+    ) -> int | Duplicate:
+        return outcome_of(await self._push(wait, call, bytes_of(payload), Number, timeout), is_own)
 
-    def _push_many(self, call: PutMany, payload: bytes, is_own: list[bool], timeout: Timeout) -> Receipt:
-        return receipt_of(self._push(call, payload, PutOutcome, timeout), is_own)
+    async def _push_many(
+        self, wait: Wait, call: PutMany, payload: bytes, is_own: list[bool], timeout: Timeout
+    ) -> Receipt:
+        return receipt_of(await self._push(wait, call, payload, PutOutcome, timeout), is_own)
 
-    def _push(self, call: Call, payload: bytes, kind: type[Putting], timeout: Timeout) -> Putting:
+    async def _push(self, wait: Wait, call: Call, payload: bytes, kind: type[Putting], timeout: Timeout) -> Putting:
         """Put as this supplier; if the site no longer knows it, as a new one."""
         if self._closed:
             raise ChannelError("this supplier is closed", "get another one: channel.supplier()")
         while True:
             number = self._number
             try:
-                return self._puts.put(msgspec.structs.replace(call, supplier=number), payload, kind, timeout)
+                mine = msgspec.structs.replace(call, supplier=number)
+                return await self._puts.put_by(wait, mine, payload, kind, timeout)
             except Detached:
-                with self._taking:
-                    if self._number == number:
-                        self._number = self._take().supplier
+                await self._take_again(wait, number)
 
-    def _take(self) -> Supplying:
-        return self._connection.once(OpenSupplier(self.channel_name, self._keep_s), Supplying)[0]
+    async def _take_again(self, wait: Wait, number: int) -> None:
+        """Take a new slot in place of that `number`, unless another thread or task has."""
+        if wait.is_async:  # tasks must not wait for a lock of threads; a slot too many goes back
+            opened = await self._take(wait)
+            if self._number == number:
+                self._number = opened.supplier
+            else:
+                self._connection.send(CloseSupplier(opened.supplier))
+            return
+        with self._taking:
+            if self._number == number:
+                self._number = finish(self._take(BLOCKING)).supplier
+
+    async def _take(self, wait: Wait) -> Supplying:
+        return (await self._connection.once_by(wait, OpenSupplier(self.channel_name, self._keep_s), Supplying))[0]

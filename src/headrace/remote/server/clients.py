@@ -25,14 +25,15 @@ from headrace.remote.protocol.calls import Get
 from headrace.remote.protocol.envelope import client_digest
 from headrace.remote.server.access import ClientAccess
 from headrace.remote.server.consumer import ServedConsumer
+from headrace.remote.server.gets import WaitingGets
 from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.remote.server.reads import ClientRead
 from headrace.station import Consumer
-from headrace.station.consumer import place_of
+from headrace.station.served import place_of
 
 CLIENTS_MAX = 4096
 TOKENS_MAX = 4 * CLIENTS_MAX
-CONSUMERS_MAX = 1000  # at a site; each has a thread
+CONSUMERS_MAX = 4096  # at a site; each has a descriptor
 SUPPLIERS_MAX = 4096  # at a site; each has a descriptor
 CALLS_MAX = 1024  # of one client: not replied to yet, or not forgotten yet
 READS_MAX = 64  # of one client, whose count for `every` is remembered
@@ -117,8 +118,10 @@ class Client:
 class Clients:
     """All clients of a site. Tokens arrive on Zenoh's threads; a thread of its own ends overdue consumers."""
 
-    def __init__(self, session: zenoh.Session, declarations: Declarations, site: str, rules: Sequence[Rule]) -> None:
-        self._rules = rules
+    def __init__(
+        self, session: zenoh.Session, declarations: Declarations, site: str, rules: Sequence[Rule], gets: WaitingGets
+    ) -> None:
+        self._rules, self._gets = rules, gets
         self._clients: dict[tuple[bytes, str | None], Client] = {}
         self._by_digest: dict[str, list[Client]] = {}
         self._present: set[str] = set()  # digests of clients that have a token
@@ -214,7 +217,7 @@ class Clients:
         number = secrets.randbits(62) | 1
         with self._lock:
             if not client.is_forgotten:
-                client.consumers[number] = ServedConsumer(consumer, keep_s)
+                client.consumers[number] = ServedConsumer(consumer, keep_s, self._gets)
                 return number
         consumer.detach()
         raise _forgotten()
@@ -310,8 +313,6 @@ def end_all(consumers: Sequence[ServedConsumer], died: bool = False, failed: boo
     """Detach consumers; after return their leases are back."""
     for consumer in consumers:
         consumer.end(died, failed)
-    for consumer in consumers:
-        consumer.join()
 
 
 def _overdue(client: Client, held: dict[int, Held]) -> list[Held]:

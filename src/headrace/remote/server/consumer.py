@@ -1,13 +1,17 @@
-"""ServedConsumer: a consumer that a site holds for a remote client, with a thread of its own.
+"""ServedConsumer: a consumer that a site holds for a remote client.
 
-The thread executes the client's calls in the order in which they arrived. While it waits for products it sleeps in the
-kernel, as any consumer does, and sends products from there without another step. Batches are kept until they are
-settled, because only they have the leases. The last Get is kept until the next one, because the client may repeat it.
+The calls of a client are executed in the order in which they arrived, one at a time, in the executor that serves all
+remote consumers. None of them waits there: a Get that finds nothing joins the gets that wait (gets.py), and calls that
+arrive meanwhile are executed. Replies are sent when the next call may be executed already, because a client whose link
+is slow takes its time to receive them. Batches are kept until they are settled, because only they have the leases. The
+last Get is kept until the next one, because the client may repeat it.
 """
 
 import logging
-import queue as stdlib_queue
 import threading
+import time
+from collections import deque
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,13 +25,15 @@ from headrace.remote.protocol.envelope import CALL_BYTES_MAX
 from headrace.remote.protocol.fields import PAGE_BYTES_MAX
 from headrace.remote.protocol.products import arrive_in_time, products_of
 from headrace.remote.protocol.replies import Done, NotAttached, Products, failure_of
+from headrace.remote.server.gets import NotYet, Send, WaitingGet, WaitingGets
 from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.station import Consumer
-from headrace.station.consumer import deadlines, get_in_time, revise, settle
 from headrace.station.leases import not_leased
+from headrace.station.served import count_waiting, deadlines, get_in_time, pacing_of, revise, settle
 
 BATCHES_MAX = 20_000  # got and not settled
 _MARGIN = 1.5  # for a link that is sometimes slower than lately
+_CALLS_AT_ONCE = 32  # of one consumer, before others have their turn
 
 log = logging.getLogger("headrace.remote.server")
 
@@ -53,17 +59,22 @@ class _LeasedBatch:
 
 
 class ServedConsumer:
-    """Runs until `end`, which detaches the consumer."""
+    """Serves until `end`, which detaches the consumer."""
 
-    def __init__(self, consumer: Consumer, keep_s: float) -> None:
+    def __init__(self, consumer: Consumer, keep_s: float, gets: WaitingGets) -> None:
         self.consumer, self.keep_s = consumer, keep_s
+        self._gets = gets
         self._leased: dict[int, _LeasedBatch] = {}  # by the number of the Get
         self._last: PendingCall | None = None  # the last Get
-        self._calls: stdlib_queue.SimpleQueue[PendingCall | None] = stdlib_queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._ended = self._died = self._failed = False
-        self._thread = threading.Thread(target=self._run, name="headrace-consumer", daemon=True)
-        self._thread.start()
+        self._calls: deque[PendingCall] = deque()
+        self._lock = threading.Lock()  # of the calls, and of the two words below
+        self._is_running = False  # a thread executes calls, or is about to
+        self._ended = False
+        self._turn = threading.Lock()  # held by the thread that uses the consumer, and of the two words below
+        self._get: WaitingGet | None = None  # has no reply yet
+        self._interrupted = False
+
+    # --- calls ------------------------------------------------------------------------------------
 
     def accept(self, get: PendingCall) -> PendingCall | None:
         """Accept a Get; if it is a repetition, return the one accepted before. Busy while another is executed."""
@@ -81,73 +92,167 @@ class ServedConsumer:
         """Execute a call after those submitted before."""
         with self._lock:
             if not self._ended:
-                self._calls.put(pending)
-                return
-        pending.finish(NotAttached())
+                self._calls.append(pending)
+            if self._ended or self._is_running:
+                is_new = False
+            else:
+                is_new = self._is_running = True
+        if self._ended:
+            self._refuse_calls(pending)
+        elif is_new:
+            self._run_soon()
+
+    def _run_soon(self) -> None:
+        try:
+            self._gets.run(self._run)
+        except RuntimeError:  # the site ends
+            self._refuse_calls()
+
+    def _refuse_calls(self, *more: PendingCall) -> None:
+        with self._lock:
+            left = [*self._calls, *more]
+            self._calls.clear()
+        for pending in left:
+            pending.finish(NotAttached())
+
+    def interrupt(self) -> None:
+        """End the Get that waits, or the next one if it finds nothing, with an empty reply."""
+        with self._turn:
+            get = self._get
+            if get is None:
+                self._interrupted = True
+            else:
+                get.ends = True
+        if get is not None:
+            self._gets.serve_later(get)
 
     def end(self, died: bool = False, failed: bool = False) -> None:
-        """Detach; if the client `died`, leave its leases to the station's terms. `failed` counts as a delivery."""
+        """Detach: after return the leases are back. If the client `died`, the station's terms decide about them.
+
+        `failed` counts as a delivery.
+        """
         with self._lock:
-            self._ended, self._died, self._failed = True, died, failed
-            self._calls.put(None)
-        self.consumer.interrupt()
+            if self._ended:
+                return
+            self._ended = True
+        with self._turn:
+            get, self._get = self._get, None
+            self._leased.clear()
+            try:
+                if died:
+                    self.consumer.abandon()
+                else:
+                    self.consumer.detach(failed=failed)
+            except Exception:  # calls that wait still get their reply
+                log.exception("detaching a remote consumer failed")
+        if get is not None:
+            self._gets.remove(get)
+            get.pending.finish(Products(0, 0))
+        self._refuse_calls()
 
-    def join(self) -> None:
-        self._thread.join()
-
-    # --- in the thread ----------------------------------------------------------------------------
+    # --- in the executor --------------------------------------------------------------------------
 
     def _run(self) -> None:
-        try:
-            while not self._ended and (pending := self._calls.get()) is not None:
-                self._execute(pending)
-        finally:
-            self._leave()
-
-    def _leave(self) -> None:
-        with self._lock:
-            self._ended = True
-        self._leased.clear()
-        try:
-            if self._died:
-                self.consumer.abandon()
-            else:
-                self.consumer.detach(failed=self._failed)
-        except Exception:  # calls that wait still get their reply
-            log.exception("detaching a remote consumer failed")
-        while not self._calls.empty():
-            if (pending := self._calls.get()) is not None:
-                pending.finish(NotAttached())
+        """Execute the calls that have arrived; let other consumers have their turn now and then."""
+        for _ in range(_CALLS_AT_ONCE):
+            with self._lock:
+                if not self._calls:
+                    self._is_running = False
+                    return
+                pending = self._calls.popleft()
+            self._execute(pending)
+        self._run_soon()
 
     def _execute(self, pending: PendingCall) -> None:
+        with self._turn:
+            send = self._perform(pending) if not self._ended else partial(pending.finish, NotAttached())
+            get = self._get
+        if send is not None:
+            send()
+        if get is not None:  # the call is a Get, or the crew may have passed over one because of this call
+            self._gets.serve(get)
+
+    def _perform(self, pending: PendingCall) -> Send | None:
+        """Execute a call; what sends its reply. None for a Get that has still to be tried."""
         call = pending.call
         try:
             if isinstance(call, Get):
-                self._get(pending, call)
-                return
+                self._begin_get(pending, call)
+                return None
             if isinstance(call, Settle):
                 self._settle(call)
             elif isinstance(call, Revise):
                 self._revise(pending, call)
-            pending.finish(Done())
         except HeadraceError as error:
-            pending.finish(failure_of(error))
+            return partial(pending.finish, failure_of(error))
         except Exception as error:  # the client gets the error; the thread goes on
             log.exception("a call of a remote consumer failed")
-            pending.finish(failure_of(error))
+            return partial(pending.finish, failure_of(error))
+        return partial(pending.finish, Done())
 
-    def _get(self, pending: PendingCall, call: Get) -> None:
+    def _begin_get(self, pending: PendingCall, call: Get) -> None:
         if call.rest:
             self._ack_rest(call.rest)
         if len(self._leased) >= BATCHES_MAX:
             raise FabricError(
                 f"this consumer holds {BATCHES_MAX} batches that are not acknowledged", "acknowledge them first"
             )
-        batch = get_in_time(self.consumer, call.n, call.wait_s, call.each_s * _MARGIN)
-        count = self._fit(batch, call.each_s * _MARGIN)
+        self._get = WaitingGet(self, pending, call)
+        self._get.ends, self._interrupted = self._interrupted, False
+
+    # --- get, in any thread -----------------------------------------------------------------------
+
+    def is_waiting(self, get: WaitingGet) -> bool:
+        """Whether it has no reply yet."""
+        return self._get is get
+
+    def deliver(self, get: WaitingGet, *, at_once: bool) -> Send | NotYet:
+        """Lease products to a get, if there are some; what sends its reply. The caller sends it, holding no lock.
+
+        With `at_once`, do not wait for a thread that executes another call.
+        """
+        if not self._turn.acquire(blocking=not at_once):
+            return NotYet.BUSY
+        try:
+            if self._get is not get:
+                return _do_nothing  # it was answered meanwhile
+            outcome = self._try(get)
+            if not isinstance(outcome, NotYet):
+                self._get = None
+            return outcome
+        finally:
+            self._turn.release()
+
+    def _try(self, get: WaitingGet) -> Send | NotYet:
+        pending = get.pending
+        try:
+            if not get.is_due and not self._has_filled(get):
+                return NotYet.FILLING if get.filling_until is not None else NotYet.EMPTY
+            is_due = get.is_due
+            ahead_s = get.call.each_s * _MARGIN
+            batch = get_in_time(self.consumer, get.call.n, 0.0, ahead_s)
+            if not len(batch) and not is_due:
+                return NotYet.EMPTY
+            count = self._fit(batch, ahead_s)
+        except HeadraceError as error:
+            return partial(pending.finish, failure_of(error))
+        except Exception as error:  # the client gets the error; the thread goes on
+            log.exception("a get of a remote consumer failed")
+            return partial(pending.finish, failure_of(error))
         if count:
             self._leased[pending.number] = _LeasedBatch(batch, count)
-        pending.finish_with(lambda: self._reply(pending, batch, count))
+        return lambda: pending.finish_with(lambda: self._reply(pending, batch, count))
+
+    def _has_filled(self, get: WaitingGet) -> bool:
+        """Pacing: once a product waits, give the batch time to fill; once for each get."""
+        pacing_s = pacing_of(self.consumer)
+        if not pacing_s or get.is_filled:
+            return True
+        waiting, is_enough = count_waiting(self.consumer, get.call.n)
+        if waiting and get.filling_until is None:
+            get.filling_until = time.monotonic() + pacing_s
+        get.is_filled = is_enough or (get.filling_until is not None and time.monotonic() >= get.filling_until)
+        return get.is_filled
 
     def _reply(self, pending: PendingCall, batch: Batch, count: int) -> tuple[Products, bytes]:
         """A batch, with what the client needs to know which of its products expire on the way."""
@@ -235,3 +340,7 @@ def _split(payload: bytes, sizes: list[int]) -> list[bytes | None]:
     if place != len(payload):
         raise FabricError(f"payloads of {place} bytes came with {len(payload)} bytes", "nothing was acknowledged")
     return parts
+
+
+def _do_nothing() -> None:
+    """Send nothing: another thread has replied."""

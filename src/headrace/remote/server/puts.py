@@ -85,7 +85,10 @@ class BlockedPuts:
 
     def _wait_in_thread(self, pending: PendingCall, store: Store, timeout_s: float | None, wait_s: float) -> None:
         try:
-            threading.Thread(target=self._wait, args=(pending, store, timeout_s, wait_s), daemon=True).start()
+            wait = threading.Thread(
+                target=self._wait, args=(pending, store, timeout_s, wait_s), name="headrace-blocked", daemon=True
+            )
+            wait.start()
         except RuntimeError:  # no more threads: as if no room
             self._room.release()
             pending.finish(StillBlocked())

@@ -3,7 +3,7 @@
 Calls arrive on Zenoh's threads, which must not wait. There they are decoded, and handed to the threads that execute
 them:
 
-    Get, Settle, Revise    the thread of the consumer, which may wait for products (consumer.py)
+    Get, Settle, Revise    an executor for all consumers; a Get that finds nothing waits apart (consumer.py, gets.py)
     reads                  an executor of their own, because searching a large queue takes time
     every other call       an executor; no call there waits for long
 
@@ -33,6 +33,7 @@ from headrace.remote.protocol.hello import Hello, agree
 from headrace.remote.protocol.replies import failure_of
 from headrace.remote.server.channel_handlers import ChannelHandlers
 from headrace.remote.server.clients import Clients
+from headrace.remote.server.gets import WaitingGets
 from headrace.remote.server.membership import Membership
 from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.remote.server.puts import BlockedPuts
@@ -77,7 +78,9 @@ class RemoteServer:
         self.recent_reads = RecentReads()
         key = f"{call_key(site)}/**"
         with ExitStack() as parts:
-            self._clients = Clients(session, declarations, site, rules)
+            self._gets = WaitingGets(queue)
+            parts.callback(self._gets.close)
+            self._clients = Clients(session, declarations, site, rules, self._gets)
             parts.callback(self._clients.close)
             self._waiting = WaitingReads(queue, self._resume)
             parts.callback(self._waiting.close)
@@ -203,7 +206,8 @@ class RemoteServer:
         self._membership.close()
         self._read_threads.shutdown()
         self._call_threads.shutdown()
-        self._clients.close()  # last: no thread is left that attaches a consumer
+        self._clients.close()  # no thread is left that attaches a consumer
+        self._gets.close()  # no consumer is left
 
 
 def _submit(threads: ThreadPoolExecutor, work: set[Work], act: Callable[[Any], None], what: Any) -> None:

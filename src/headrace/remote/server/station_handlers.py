@@ -1,7 +1,7 @@
 """StationHandlers: execute calls about stations, and attach remote consumers to them.
 
 Every handler checks first what the client may receive (`access.py`). Get, Settle and Revise reach a handler only if
-their consumer does not exist; otherwise its own thread executes them (`consumer.py`).
+their consumer does not exist; otherwise that consumer executes them (`consumer.py`).
 """
 
 import contextlib
@@ -122,7 +122,6 @@ class StationHandlers:
         served = self._clients.detach(pending.client, call.attachment)
         if served is not None:
             served.end(call.died, call.failed)
-            served.join()
         pending.finish(Done())
 
     def leave(self, pending: PendingCall, call: calls.Leave) -> None:
@@ -138,7 +137,7 @@ class StationHandlers:
     def interrupt(self, pending: PendingCall, call: calls.Interrupt) -> None:
         served = pending.client.consumers.get(call.attachment)
         if served is not None:
-            served.consumer.interrupt()
+            served.interrupt()
         pending.finish(Done())
 
     def describe_consumer(self, pending: PendingCall, call: calls.DescribeConsumer) -> None:
