@@ -1,8 +1,13 @@
 """Errors travel in replies, and are raised at the client."""
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import msgspec
 import pytest
 
+from headrace import Queue
 from headrace.errors import FabricError, FabricMessageError
 from headrace.remote.protocol import replies
 from headrace.remote.protocol.envelope import encode
@@ -32,3 +37,37 @@ def test_an_altered_reply_is_refused() -> None:
     for head in (b"", b"\xc1", encode({"type": "unheard"})):
         with pytest.raises(FabricMessageError, match="is invalid"):
             replies.decode_reply(head)
+
+
+def test_members_that_only_a_newer_site_knows_are_ignored_at_any_depth(shared_memory: Path) -> None:
+    with Queue.create(shared_memory / "q", size="1MiB", durability="memory") as queue:
+        station = queue.station("s", "a")
+        queue.put(b"1", feed="a")
+        station.change(selection="b")  # keeps the old one, for this product
+        sent = [
+            replies.Identity("denver", bytes(16), queue.config, 1),
+            replies.Details(terms=queue.station("s").terms),
+            replies.Details(channel=queue.channel("c", "wx", timeout="1min").definition),
+            replies.Details(consumers=[queue.station("s").attach().statistics()]),
+            replies.Bounds(1, 2),
+        ]
+    for reply in sent:
+        newer = msgspec.to_builtins(reply, builtin_types=[bytes])
+        for part in list(parts_of(newer)):
+            part["newer"] = {"what": 1}
+        assert replies.decode_reply(encode(newer)) == reply
+    assert len(list(parts_of(msgspec.to_builtins(sent[1])))) == 3  # reply, terms, and a retired selection
+
+
+def parts_of(value: Any) -> Iterator[dict[str, Any]]:
+    """The maps in a message that have members; those by the names of stations are of another kind."""
+    if isinstance(value, dict):
+        yield value
+        value = [member for name, member in value.items() if name != "stations"]
+    for each in value if isinstance(value, list | tuple) else ():
+        yield from parts_of(each)
+
+
+def test_a_reply_of_a_newer_site_that_is_invalid_otherwise_is_refused() -> None:
+    with pytest.raises(FabricMessageError, match="Expected `int`"):
+        replies.decode_reply(encode({"type": "bounds", "oldest": "1", "next": 2, "newer": 1}))

@@ -11,8 +11,7 @@ VERSION is raised by every change of a call, of an envelope, or of the meaning o
 VERSION as well, unless the change only adds calls, or members of calls that have a default. Then client and site of the
 versions before it still understand each other, whichever of them is newer: a member that has its default is not sent,
 and a site refuses a call that it does not know. New members of replies have a default and need no version, because
-clients ignore members that they do not know; those of the configuration of a queue and of the terms of stations and
-channels raise both numbers, because RemoteQueue checks them as it checks files. docs/protocol.md lists the versions.
+clients ignore members that they do not know (newer.py). docs/protocol.md lists the versions.
 """
 
 from typing import Annotated, Final, Literal

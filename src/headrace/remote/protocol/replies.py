@@ -18,6 +18,7 @@ from headrace.log.statistics import Statistics
 from headrace.log.weights import Weights
 from headrace.relay.messages.page import QueueId, Sequence64, SiteName
 from headrace.remote.protocol.member_calls import MemberChanges
+from headrace.remote.protocol.newer import without_unknown
 from headrace.station.conflicts import Conflict
 from headrace.station.statistics import ConsumerStatistics, Parked, StationStatistics
 from headrace.station.terms import StationTerms
@@ -155,9 +156,20 @@ _REPLY = msgspec.msgpack.Decoder(Reply)
 
 
 def decode_reply(head: bytes) -> Reply:
+    """The reply in an attachment; members that only a newer site knows are ignored."""
     try:
         reply: Reply = _REPLY.decode(head)
     except (msgspec.DecodeError, ValueError) as error:
+        reply = _newer_reply(head, error)
+    return reply
+
+
+def _newer_reply(head: bytes, error: Exception) -> Reply:
+    """The known part of a reply that failed to decode."""
+    try:
+        known = without_unknown(msgspec.msgpack.decode(head), msgspec.inspect.type_info(Reply))
+        reply: Reply = msgspec.convert(known, Reply)
+    except (msgspec.DecodeError, ValueError):
         raise FabricMessageError(f"the reply is invalid: {error}", "run the same version at both ends") from None
     return reply
 
