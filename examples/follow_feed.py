@@ -4,7 +4,7 @@ For everybody who reads the queue of a site. The position is a cursor that the s
 of this program continues there. It is committed after the work: a crash in between repeats a batch, and skips nothing.
 
     headrace serve site_upstream.toml &
-    python follow_feed.py tcp/127.0.0.1:7447                     until Ctrl-C
+    python follow_feed.py site:denver                            until Ctrl-C
     python follow_feed.py tcp/127.0.0.1:7447 --until-idle 2      until nothing new has come for 2 s
     python follow_feed.py wx.queue 'wx/text/**'                  a queue on this machine works as well
 """
@@ -16,7 +16,7 @@ import headrace
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Print the products of a feed, from where the last run stopped.")
-    parser.add_argument("where", help="the endpoint of a site, or the folder of a queue")
+    parser.add_argument("where", help="a site, such as site:denver, its endpoint, or the folder of a queue")
     parser.add_argument("select", nargs="?", default="**", help="which products")
     parser.add_argument("--until-idle", type=float, metavar="SECONDS", help="end when nothing new has come for so long")
     options = parser.parse_args()

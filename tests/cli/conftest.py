@@ -15,6 +15,12 @@ def no_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HEADRACE_QUEUE", raising=False)
 
 
+@pytest.fixture(autouse=True)
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing listens in a test, nothing will."""
+    monkeypatch.setattr("headrace.remote.client.connect.REFUSED_S", 0.2)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Iterator[Path]:
     """A small queue, closed. It must pass its check after the test, unless the test damaged it on purpose."""

@@ -75,6 +75,14 @@ def test_a_word_is_completed(line: str, words: list[str]) -> None:
     assert completed(line) == words
 
 
+def test_sites_that_contexts_name_are_completed(run: Run) -> None:
+    run("context", "create", "one", "site:denver")
+    run("context", "create", "two", "tcp/h:1?site=boulder")
+    for command in ("cat", "sites"):
+        assert completed(f"headrace {command} site:") == ["site:boulder", "site:denver"]
+    assert completed("headrace cat site:d") == ["site:denver"]
+
+
 def test_with_a_default_queue_its_stations_are_completed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert completed("headrace station show d") == []
     monkeypatch.setenv("HEADRACE_QUEUE", "q")

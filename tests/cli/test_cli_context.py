@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.contexts import contexts_path
+from headrace.link.contexts import contexts_path
 from support.commandline import Run, fill, objects
 
 PASSWORD = "correct horse battery"

@@ -27,7 +27,7 @@ FAILURES = {
         "put Q --feed a//b", "watch Q --count 1 --select every", "watch 127.0.0.1:7447", "cat Q --from 12x", "cat Q --nonsense",
         "select check every", "select check a --sample nofile", "cursor seek Q c 12x", "cursor nonsense",
         "station create Q s2 --order nonsense", "station seek Q", "lag Q --max-products x", "top Q --once --interval 0s",
-        "channel create Q ch2 a//b", "channel validate --order nonsense", "hop tcp/127.0.0.1:1 1", "serve nofile",
+        "channel create Q ch2 a//b", "channel validate --order nonsense", "hop tcp/127.0.0.1:1 1", "hop site:a 1", "cat site:a/b", "serve nofile",
         "serve bad.toml", "sites nofile", "sites 127.0.0.1:7447", "hop Q x", "wanted Q a//b", "config check nofile",
         "config check bad.toml", "config show nofile", "certs show nofile", "certs show bad.toml",
         "certs site certs name --days 0", "pipeline check nofile", "pipeline check bad.toml", "pipeline status nofile",
@@ -41,13 +41,14 @@ FAILURES = {
         "cursor seek Q nosuch oldest", "cursor delete Q nosuch", "station show Q nosuch", "station delete Q nosuch",
         "lag Q nosuch", "top nowhere --once", "channel show Q nosuch", "channel list tcp/127.0.0.1:1", "channel delete Q nosuch", "hop Q 99",
         "wanted nowhere a", "certs site nowhere name", "archive list nowhere", "generate nowhere", "verify nowhere --oracle sent.jsonl",
-        "sites tcp/127.0.0.1:1", "watch tcp/127.0.0.1:1", "station take Q nosuch",
+        "sites tcp/127.0.0.1:1", "watch tcp/127.0.0.1:1", "station take Q nosuch", "cat site:nowhere", "sites site:nowhere",
     ],
 }  # fmt: skip
 
 
 @pytest.fixture
-def folder(run: Run, path: Path, tmp_path: Path) -> Path:
+def folder(run: Run, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("headrace.cli.options.CONNECT_S_MAX", 0.5)
     fill(path, 3)
     with Queue.open(path) as queue:
         queue.station("s", "wx/**", start="oldest")

@@ -67,6 +67,32 @@ def test_stations_are_managed_through_a_site(run: Run, there: str, path: Path) -
     assert (missing.exit_code, "its stations are: archive" in missing.stderr) == (3, True)
 
 
+def test_a_site_is_named_wherever_an_endpoint_is_accepted(
+    run: Run, there: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_SITES", there)
+    assert "put 2 products" in run("put", "site:here", "--lines", "--feed", "a", stdin="1\n2\n").output
+    assert json.loads(run("sites", "site:here", "--json").stdout)["nodes"][0]["name"] == "here"
+    run("context", "create", "lab", "site:here", "--use")
+    for words in ([], ["site:here"], ["@lab"]):
+        assert json.loads(run("queue", "info", *words, "--json").stdout)["statistics"]["held_products"] == 2
+    assert run("watch", "site:here", "--from", "oldest", "--count", "2").exit_code == 0
+    monkeypatch.setattr("headrace.cli.options.CONNECT_S_MAX", 1.5)
+    missing = run("cat", "site:there")
+    assert (missing.exit_code, "reachable sites: here" in missing.stderr) == (3, True)
+    refused = run("queue", "check", "site:here")
+    assert (refused.exit_code, "site:here is a site, and this command needs the directory" in refused.stderr) == (
+        2,
+        True,
+    )
+
+
+def test_a_context_is_an_endpoint_where_sites_are_found(run: Run, there: str, path: Path) -> None:
+    fill(path, 2)
+    run("context", "create", "door", there)
+    assert len(run("cat", "site:here", "--json").stdout.splitlines()) == 2
+
+
 def test_errors_are_the_same_as_for_a_directory(run: Run, there: str) -> None:
     for words in (["watch", there, "--select", "wx/** where ("], ["put", f"{there}?size=1", "--feed", "a"],
                   ["cat", "tcp/nowhere"]):  # fmt: skip
@@ -75,7 +101,7 @@ def test_errors_are_the_same_as_for_a_directory(run: Run, there: str) -> None:
 
 
 def test_an_unreachable_site_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.cli.options._CONNECT_S_MAX", 0.5)
+    monkeypatch.setattr("headrace.cli.options.CONNECT_S_MAX", 0.5)
     endpoint = f"tcp/127.0.0.1:{free_port()}"
     result = run("put", endpoint, "--feed", "a", stdin="x")
     assert (result.exit_code, endpoint in result.stderr, "try:" in result.stderr) == (3, True, True)
@@ -159,7 +185,7 @@ def test_channels_are_managed_through_an_endpoint(run: Run, there: str, path: Pa
 def test_a_watch_waits_for_a_site_that_is_away_for_longer_than_commands_do(
     run: Run, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.cli.options._CONNECT_S_MAX", 0.5)
+    monkeypatch.setattr("headrace.cli.options.CONNECT_S_MAX", 0.5)
     endpoint = f"tcp/127.0.0.1:{free_port()}"
     with Queue.open(path) as queue:
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Queue
+from headrace.cli.place import find_place
 from headrace.cli.sites import session_terms
 from headrace.cli.sites_map import dot_lines, link_lines, quoted, show_map
 from headrace.errors import OptionError
@@ -96,11 +97,11 @@ def test_a_configuration_gives_its_listen_endpoints_before_its_connect_endpoints
         '[site]\nqueue = "q"\nlisten = ["tcp/0.0.0.0:1", "tcp/[::]:2", "tcp/127.0.0.1:0"]\nconnect = ["tcp/h:3"]\n'
         '[[allow]]\nwho = "*"\nreceive = ["**"]\n'
     )
-    terms = session_terms(str(file))
+    terms = session_terms(find_place(str(file)))
     assert (terms.mode, terms.connect) == ("client", ("tcp/127.0.0.1:1", "tcp/[::1]:2", "tcp/h:3"))
-    assert session_terms("tcp/host:7447").connect == ("tcp/host:7447",)
+    assert session_terms(find_place("tcp/host:7447")).connect == ("tcp/host:7447",)
     with pytest.raises(OptionError):
-        session_terms("tcp://host:7447")
+        session_terms(find_place("tcp://host:7447"))
 
 
 # --- maps made by hand --------------------------------------------------------------------------------
@@ -199,7 +200,7 @@ def test_a_queue_is_not_a_site_and_the_error_says_what_is(run: Run, path: Path) 
         result = run("sites", word)
         assert result.exit_code == 2
         assert f"{named} is a directory, and not the file of a site\n" in result.stderr
-        assert "try: headrace sites takes the file of a site, such as site.toml, an endpoint" in result.stderr
+        assert "try: headrace sites takes the file of a site, such as site.toml, a site, such as" in result.stderr
 
 
 def test_links_are_drawn_as_chains_and_rings() -> None:

@@ -92,14 +92,15 @@ def test_two_sites_relay_and_a_program_follows_each_of_them(folder: Path, shell:
         headrace serve site_upstream.toml & upstream=$!
         headrace serve site_downstream.toml & downstream=$!
         until headrace sites tcp/127.0.0.1:{ports["7447"]}; do sleep 1; done
-        until headrace sites tcp/127.0.0.1:{ports["7448"]}; do sleep 1; done
+        until headrace sites site:downstream; do sleep 1; done
         headrace watch tcp/127.0.0.1:{ports["7448"]} --from oldest --count 4
-        python follow_feed.py tcp/127.0.0.1:{ports["7447"]} --until-idle 1
+        python follow_feed.py site:denver --until-idle 1
         python follow_feed.py tcp/127.0.0.1:{ports["7447"]} --until-idle 1
         python follow_feed.py mirror.queue 'wx/text/**' --until-idle 1
         kill $upstream $downstream; wait
         """,
         folder,
+        HEADRACE_SITES=f"tcp/127.0.0.1:{ports['7447']}",
     )
     assert output.count("site_upstream.toml is valid") == output.count("site_downstream.toml is valid") == 1
     assert re.findall(r"^(\d) new products$", output, re.M) == ["4", "0", "4"]

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import zenoh
 
-from headrace.errors import FabricError
+from headrace.errors import FabricError, OptionError
+from headrace.link.scouting import usable
 from headrace.link.session import SessionTerms, close_in_turn, locators, may_share_memory, open_session
 from headrace.link.settings import settings_of
 from support.fleet import free_port
@@ -215,14 +216,56 @@ def test_a_router_allows_two_thousand_sessions() -> None:
     assert settings["transport/shared_memory/enabled"] is False
 
 
-def test_scouting_and_gossip_settings_apply_to_routers() -> None:
+def test_scouting_and_gossip_settings_apply_to_routers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HEADRACE_SCOUTING")
     quiet = settings_of(SessionTerms("router", gossip=False))
     assert quiet["scouting/multicast/enabled"] is False
     assert quiet["scouting/gossip/enabled"] is False
-    loud = settings_of(SessionTerms("router", scouting=True, mesh=True))
+    loud = settings_of(SessionTerms("router", scouting="link", mesh=True))
     assert loud["scouting/multicast/enabled"] is True
     assert loud["scouting/multicast/autoconnect"]["router"] == ["router"]
     assert loud["scouting/gossip/autoconnect"]["router"] == ["router"]
+
+
+@pytest.mark.parametrize(
+    ("listen", "interface"),
+    [(("tcp/127.0.0.1:0", "unixsock-stream//run/x"), "lo"), (("tcp/127.0.0.1:0", "tcp/0.0.0.0:0"), "auto")],
+)
+def test_a_site_that_answers_links_to_nobody_and_stays_on_loopback_if_it_listens_there(
+    monkeypatch: pytest.MonkeyPatch, listen: tuple[str, ...], interface: str
+) -> None:
+    monkeypatch.delenv("HEADRACE_SCOUTING")
+    settings = settings_of(SessionTerms("router", listen=listen, scouting="answer"))
+    assert settings["scouting/multicast/address"] == "224.0.0.224:7450"
+    assert settings["scouting/multicast/interface"] == interface
+    assert settings["scouting/multicast/autoconnect"]["router"] == []
+    assert not settings_of(SessionTerms("router", scouting="answer"))["scouting/multicast/enabled"]
+
+
+def test_the_environment_turns_scouting_off_or_names_another_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    terms = SessionTerms("router", listen=("tcp/127.0.0.1:0",), scouting="answer")
+    monkeypatch.setenv("HEADRACE_SCOUTING", "off")
+    assert settings_of(terms)["scouting/multicast/enabled"] is False
+    monkeypatch.setenv("HEADRACE_SCOUTING", "239.1.2.3:7000")
+    assert settings_of(terms)["scouting/multicast/address"] == "239.1.2.3:7000"
+    for text in ("on", "10.0.0.1:7000", "239.1.2.3", "239.1.2.3:0", "239.1.2.3:70000", "[ff02::1]:7000"):
+        monkeypatch.setenv("HEADRACE_SCOUTING", text)
+        with pytest.raises(OptionError, match="is not a multicast group"):
+            settings_of(terms)
+
+
+def test_a_client_with_certificates_uses_only_answers_that_can_prove_who_they_are() -> None:
+    told = (
+        "tcp/10.0.0.1:1",
+        "tls/10.0.0.1:2",
+        "tls/10.0.0.1:2",
+        "quic/10.0.0.1:3",
+        "tcp/[fe80::1%eth0]:1",
+        "serial/x",
+        "",
+    )
+    assert usable(told, has_tls=False) == ("tcp/10.0.0.1:1",)
+    assert usable(told, has_tls=True) == ("tls/10.0.0.1:2", "quic/10.0.0.1:3")
 
 
 def test_of_two_sites_that_stop_together_one_waits_for_the_other(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def test_a_client_that_waits_says_for_whom_and_how_long(caplog: pytest.LogCaptur
     refusal("client", connect=(endpoint,), timeout_s=3600, refused_s=1.5)
     (record,) = [each for each in caplog.records if each.name == "headrace.link"]
     assert record.getMessage() == (
-        f"waiting for {endpoint} (nothing listens there: the connection was refused), for up to 1.0 h"
+        f"waiting for {endpoint} (nothing listens there: the connection was refused), for up to 1.5 s"
     )
 
 

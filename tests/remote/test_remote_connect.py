@@ -27,8 +27,8 @@ def test_connect_opens_directories_too(served: Served) -> None:
 @pytest.mark.parametrize(
     ("where", "match"),
     [("tcp://host:7447", "written as a URL"), ("tcp/host", "has no port"), ("tcp/host:1?sit=a", "unknown option"),
-     ("tcp/host:1?site=a/b", "not a site id"), ("http://x:1", "neither a directory nor an endpoint; give the directory"),
-     ("", "is empty; give the directory of a queue, or the endpoint of a site, such as tcp/host:7447")],
+     ("tcp/host:1?site=a/b", "not the name of a site"), ("http://x:1", "neither a directory nor an endpoint; give the directory"),
+     ("", "is empty; give the directory of a queue, a site, such as site:denver, or its endpoint")],
 )  # fmt: skip
 def test_an_invalid_endpoint_is_refused(where: str, match: str) -> None:
     with pytest.raises(OptionError, match=match):
@@ -49,7 +49,7 @@ def test_patience_is_how_long_to_try_to_connect() -> None:
 def session_timeout_s(patience: float | str) -> float:
     """The time within which `connect` has to reach a site."""
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SiteUnreachableError) as raised:
-        patch.setattr("headrace.link.session.open_session", _refuse)
+        patch.setattr("headrace.remote.client.find.open_session", _refuse)
         headrace.connect("tcp/127.0.0.1:7447", patience=patience)
     return float(str(raised.value).partition(";")[0])
 

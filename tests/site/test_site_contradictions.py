@@ -120,7 +120,7 @@ def test_certificate_files_that_do_not_match_are_reported(write: Write, tmp_path
 
 
 def test_scouting_without_access_rules_is_reported(write: Write) -> None:
-    text = f"{SITE}scouting = true\n"
+    text = f"{SITE}scouting = 'link'\n"
     assert only(write(text)).key == "scouting"
     assert reported(write(text + ALLOW)) == reported(write(text + USERS)) == reported(write(text + TLS)) == []
 

@@ -44,7 +44,7 @@ def test_every_key_is_loaded(write: Write, tmp_path: Path) -> None:
         listen = ["TLS/[0::0]:7447", "tcp/127.0.0.1:0"]
         connect = ["quic/Upstream.Example.org:7447"]
         mode = "peer"
-        scouting = true
+        scouting = "link"
         gossip = false
         compression = true
         shared_memory = true
@@ -84,7 +84,7 @@ def test_every_key_is_loaded(write: Write, tmp_path: Path) -> None:
     assert load_config(path) == SiteConfig(
         site=SiteTable(
             queue=tmp_path.parent / "x" / "q", name="here", listen=("tls/[::]:7447", "tcp/127.0.0.1:0"),
-            connect=("quic/upstream.example.org:7447",), mode="peer", scouting=True, gossip=False, compression=True,
+            connect=("quic/upstream.example.org:7447",), mode="peer", scouting="link", gossip=False, compression=True,
             shared_memory=True,
             beat_s=1.5,
         ),
@@ -190,7 +190,7 @@ def test_a_password_does_not_appear_in_a_problem(write: Write) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("scouting = 'yes'", 3, "[site] scouting: 'yes' is neither true nor false"),
+        ("scouting = true", 3, "[site] scouting: True is unknown"),
         ("gossip = 1", 3, "[site] gossip: 1 is neither true nor false"),
         ("beat = 500", 3, "[site] beat: 500 has no unit"),
         ("beat = '500'", 3, "[site] beat: '500' has no unit"),

@@ -38,15 +38,16 @@ def perform(shell: Shell, blocks: list[Block], folder: Path) -> str:
     """Save the files, run the rest, and return the output. Ports are the only thing that is not as printed."""
     output = []
     ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+    known = {"HEADRACE_SITES": f"tcp/127.0.0.1:{ports['7447']}"}  # as by default, where sites are looked for
     for block in blocks:
         text = re.sub(r":(7447|7448)\b", lambda found: f":{ports[found[1]]}", block.text)
         if block.title:
             (folder / block.title).write_text(text)
         elif block.language == "bash":
-            output.append(shell.run(text, folder))
+            output.append(shell.run(text, folder, **known))
         elif block.language == "python":
             (folder / "example.py").write_text(text)
-            output.append(shell.run("python example.py", folder))
+            output.append(shell.run("python example.py", folder, **known))
     return "".join(output)
 
 

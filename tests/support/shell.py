@@ -63,7 +63,7 @@ class Shell:
         for path in sockets.values():
             until(path.exists, f"{path.name} is there")
 
-    def run(self, script: str, folder: Path) -> str:
+    def run(self, script: str, folder: Path, **variables: str) -> str:
         """The output of a script that must succeed: every command of it, unless the script says what follows."""
         self.runs += 1
         output = self.folder / f"{self.runs}.log"
@@ -71,7 +71,7 @@ class Shell:
         with output.open("wb") as file:
             path = f"{self.programs}:{os.environ['PATH']}"
             process = subprocess.Popen(
-                words, cwd=folder, env=environment(PATH=path), stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+                words, cwd=folder, env=environment(PATH=path, **variables), stdin=subprocess.DEVNULL, stdout=file, stderr=file,
                 start_new_session=True,
             )  # fmt: skip
             try:

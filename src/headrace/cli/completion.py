@@ -23,6 +23,7 @@ from headrace.cli.group import Group
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json
 from headrace.errors import OptionError
+from headrace.link.address import SITE, is_remote, parse_address
 
 if TYPE_CHECKING:
     from headrace.cli.place import Place
@@ -92,23 +93,36 @@ def words_for(kind: str, ctx: click.Context, incomplete: str) -> list[str]:
 
 
 def _contexts(incomplete: str) -> Iterator[str]:
-    from headrace.cli.contexts import read_contexts
+    from headrace.link.contexts import read_contexts
 
     names = read_contexts().contexts
     yield from (f"@{name}" for name in names) if incomplete.startswith("@") else names
 
 
+def _named_sites(incomplete: str) -> Iterator[str]:
+    """The sites that contexts name, once `site:` is written."""
+    from headrace.link.contexts import read_contexts
+
+    if incomplete.startswith(SITE):
+        for each in read_contexts().contexts.values():
+            site = parse_address(each.where).site if is_remote(each.where) else None
+            if site is not None:
+                yield f"{SITE}{site}"
+
+
 def _queues(incomplete: str) -> Iterator[str]:
-    """Contexts, queues, and directories that may have queues below them."""
+    """Contexts, sites that they name, queues, and directories that may have queues below them."""
     yield from _contexts(incomplete)
+    yield from _named_sites(incomplete)
     for word, entry in _entries(incomplete):
         if entry.is_dir():
             yield word if _is_queue(entry) else f"{word}/"
 
 
 def _sites(incomplete: str) -> Iterator[str]:
-    """Contexts, files that may be those of sites, and directories that may have such files below them."""
+    """Contexts, sites that they name, files that may be those of sites, and directories that may have such files."""
     yield from _contexts(incomplete)
+    yield from _named_sites(incomplete)
     for word, entry in _entries(incomplete):
         if entry.is_dir() and not _is_queue(entry):
             yield f"{word}/"
@@ -136,7 +150,7 @@ def _named(kind: str, ctx: click.Context) -> list[str]:
     if word is None and ctx.args:  # words before an option whose value is being completed
         word = ctx.args[0]
     place = find_place(word or DEFAULT)
-    return _remote_names(kind, place) if place.is_endpoint else _local_names(kind, Path(place.where))
+    return _remote_names(kind, place) if place.is_remote else _local_names(kind, Path(place.where))
 
 
 def _local_names(kind: str, path: Path) -> list[str]:

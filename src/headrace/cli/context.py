@@ -9,21 +9,14 @@ from typing import Any
 import click
 import msgspec
 
-from headrace.cli.contexts import (
-    CONTEXTS_MAX,
-    NAME,
-    Context,
-    Contexts,
-    changed_contexts,
-    check_name,
-    contexts_path,
-    read_contexts,
-)  # fmt: skip
+from headrace.cli.contexts import CONTEXTS_MAX, changed_contexts, check_name, get_context
 from headrace.cli.failure import visible
 from headrace.cli.group import Group
 from headrace.cli.options import completes, json_option
 from headrace.cli.output import echo_json, show_fields, show_table
 from headrace.errors import OptionError
+from headrace.link.address import is_remote, parse_address
+from headrace.link.contexts import NAME, Context, Contexts, contexts_path, read_contexts
 from headrace.units import format_count
 
 _FIELDS = {
@@ -46,7 +39,7 @@ def context() -> None:
 
 @context.command(short_help="Create a context.")
 @click.argument("name")
-@click.argument("where", metavar="ENDPOINT|DIRECTORY")
+@click.argument("where", metavar="SITE|ENDPOINT|DIRECTORY")
 @click.option("--user", metavar="NAME", help="The user to log in as; needs --password-file.")
 @click.option("--password-file", metavar="FILE", help="A file with one line, the password.")
 @click.option("--authority", metavar="FILE", help="The certificate of the authority, for tls and quic.")
@@ -56,7 +49,7 @@ def context() -> None:
 @click.option("--replace", is_flag=True, help="Replace a context of that name.")
 @json_option
 def create(name: str, where: str, use: bool, replace: bool, as_json: bool, **login: str | None) -> None:
-    """Create the context NAME for the queue at an endpoint, or in a directory.
+    """Create the context NAME for the queue of a site, by its name (site:NAME) or endpoint, or in a directory.
 
     Only the names of files are stored, not their content: each command reads them when it connects. NAME has letters,
     digits, - and _, so that it is no path.
@@ -83,15 +76,14 @@ def create(name: str, where: str, use: bool, replace: bool, as_json: bool, **log
 
 
 def _checked(name: str, where: str, login: dict[str, str | None]) -> Context:
-    """A context with absolute paths. OptionError: an invalid endpoint, or a file without its counterpart."""
+    """A context with absolute paths. OptionError: an invalid name or endpoint, or a file without its counterpart."""
     from headrace.link.login import Login
-    from headrace.remote.client.connect import check_not_address, is_endpoint, parse_where
+    from headrace.remote.client.connect import check_not_address
 
     expanded = {field: os.path.expanduser(value) if value else None for field, value in login.items()}
     given = Login.of({**expanded, "user": login["user"]}, _FIELDS).given()
-    if is_endpoint(where):
-        endpoint, site = parse_where(where)
-        return Context(endpoint if site is None else f"{endpoint}?site={site}", **given)
+    if is_remote(where):
+        return Context(str(parse_address(where)), **given)
     check_not_address(where)
     if given:
         raise OptionError(f"{where} is a directory, which needs no credentials", "leave these options out")
@@ -137,7 +129,7 @@ def show(name: str | None, as_json: bool) -> None:
     chosen = name.removeprefix("@") if name is not None else found.default
     if chosen is None:
         raise OptionError("no context is the default", "give a NAME, or choose one: headrace context use NAME")
-    shown = found.get(chosen)
+    shown = get_context(found, chosen)
     values = _values(chosen, shown, found.default)
     if as_json:
         echo_json(values)
@@ -163,7 +155,7 @@ def use(name: str | None, nothing: bool, as_json: bool) -> None:
     chosen = name.removeprefix("@") if name is not None else None
     with changed_contexts() as kept:
         if chosen is not None:
-            kept[0].get(chosen)
+            get_context(kept[0], chosen)
         kept[0] = msgspec.structs.replace(kept[0], default=chosen)
     if as_json:
         echo_json({"default": chosen})
@@ -186,7 +178,7 @@ def delete(names: tuple[str, ...], as_json: bool) -> None:
     gone = {name.removeprefix("@") for name in names}
     with changed_contexts() as kept:
         for name in gone:
-            kept[0].get(name)
+            get_context(kept[0], name)
         rest = {name: each for name, each in kept[0].contexts.items() if name not in gone}
         kept[0] = Contexts(default=kept[0].default if kept[0].default in rest else None, contexts=rest)
     if as_json:

@@ -3,8 +3,8 @@
 The library's own parsers read the values, so the command line accepts what a program may write, and refuses anything
 else with the same message.
 
-QUEUE is a directory, the endpoint of a site, or a context (place.py). The credentials for an endpoint come from its
-context, or from the environment:
+QUEUE is a directory, a site by its name or its endpoint, or a context (place.py). The credentials for a site come from
+its context, or from the environment:
 
     HEADRACE_USER, HEADRACE_PASSWORD_FILE                          user name, and the file with the password
     HEADRACE_AUTHORITY, HEADRACE_CERTIFICATE, HEADRACE_KEY         for endpoints with tls or quic
@@ -18,6 +18,7 @@ import click
 from headrace.cli.failure import show_warnings, warn
 from headrace.cli.group import QueueArgument
 from headrace.errors import NotAQueueError, OptionError, QueueMissingError
+from headrace.link.address import SITE
 from headrace.units import parse_age, parse_size, parse_time
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_CONNECT_S_MAX = 10.0  # a person waits
-REFUSED_S = 0.5  # for a site that is just starting; nothing listens there
+CONNECT_S_MAX = 10.0  # a person waits
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
@@ -128,13 +128,14 @@ def open_queue(word: str, *, waits: bool = False) -> "AnyQueue":
     With `waits`, a command that follows products waits for the return of a site, once it has been there.
     """
     from headrace.cli.place import find_place, has_default
-    from headrace.remote.client.connect import connect_within
+    from headrace.remote import connect
 
     place = find_place(word)
     show_warnings()
     try:
         on_loss: OnLoss = "wait" if waits else "raise"
-        return connect_within(place.where, _CONNECT_S_MAX, *place.credentials(), REFUSED_S, on_loss)
+        tls, user = place.credentials()
+        return connect(place.where, patience=CONNECT_S_MAX, on_loss=on_loss, tls=tls, user=user)
     except (NotAQueueError, QueueMissingError) as error:
         if place.where != word or not has_default():
             raise
@@ -144,7 +145,7 @@ def open_queue(word: str, *, waits: bool = False) -> "AnyQueue":
 
 
 def open_local_queue(word: str, why: str) -> "Queue":
-    """Open the queue in a directory; an endpoint is refused, and `why` is the reason."""
+    """Open the queue in a directory; a site is refused, and `why` is the reason."""
     from headrace.queue import Queue
 
     path = directory_of(word, why)
@@ -153,13 +154,14 @@ def open_local_queue(word: str, why: str) -> "Queue":
 
 
 def directory_of(word: str, why: str) -> str:
-    """The directory of the queue that a word names; OptionError if it is at an endpoint, with `why`."""
+    """The directory of the queue that a word names; OptionError if it is that of a site, with `why`."""
     from headrace.cli.place import find_place
 
     place = find_place(word)
-    if place.is_endpoint:
+    if place.is_remote:
+        what = "a site" if place.where.startswith(SITE) else "the endpoint of a site"
         raise OptionError(
-            f"{place.where} is the endpoint of a site, and this command needs the directory of a queue: {why}",
+            f"{place.where} is {what}, and this command needs the directory of a queue: {why}",
             f"run it on the machine of the queue; if {place.where} is a directory, write ./{place.where}",
         )
     return place.where

@@ -2,6 +2,7 @@
 
     wx.queue   ./lab            a directory
     tcp/host:7447               the endpoint of a site; credentials come from the environment
+    site:denver                 the site of that name, looked for at known endpoints and by multicast
     @lab                        the context `lab`
     lab                         the context `lab`; refused if something of that name is in the directory: write @lab or
                                 ./lab
@@ -16,9 +17,11 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.cli.contexts import NAME, Contexts, contexts_path, read_contexts
+from headrace.cli.contexts import get_context
 from headrace.cli.failure import tell
 from headrace.errors import OptionError
+from headrace.link.address import SITE, is_remote
+from headrace.link.contexts import NAME, Contexts, contexts_path, read_contexts
 
 if TYPE_CHECKING:
     from headrace.link.credentials import TlsTerms, UserTerms
@@ -30,21 +33,19 @@ VARIABLE = "HEADRACE_QUEUE"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A queue: its directory or endpoint, and the context that named it."""
+    """A queue: its directory, or the address of its site; and the context that named it."""
 
     where: str
     context: str | None = None
     login: "Login | None" = None  # of the context
 
     @property
-    def is_endpoint(self) -> bool:
-        from headrace.remote.client.connect import is_endpoint
-
-        return is_endpoint(self.where)
+    def is_remote(self) -> bool:
+        return is_remote(self.where)
 
     def credentials(self) -> "tuple[TlsTerms | None, UserTerms | None]":
-        """For an endpoint: what the context names, or else the environment. A directory needs none."""
-        if not self.is_endpoint:
+        """For a site: what the context names, or else the environment. A directory needs none."""
+        if not self.is_remote:
             return None, None
         from headrace.link.login import Login
 
@@ -77,13 +78,13 @@ def find_place(word: str) -> Place:
                     f"{word!r} is a context, and also a path in this directory", f"write @{word} or ./{word}"
                 )
             return _of_context(contexts, word)
-    from headrace.remote.client.connect import check_not_address, is_endpoint
+    from headrace.remote.client.connect import check_not_address
 
-    if not is_endpoint(word):
+    if not is_remote(word):
         check_not_address(word)
         tell(f"the queue is the directory {os.path.abspath(word)}")
     else:
-        tell(f"the queue is at the endpoint {word}")
+        tell(f"the queue is that of {word}" if word.startswith(SITE) else f"the queue is at the endpoint {word}")
     return Place(word)
 
 
@@ -101,6 +102,6 @@ def _default() -> Place:
 
 
 def _of_context(contexts: Contexts, name: str) -> Place:
-    found = contexts.get(name)
+    found = get_context(contexts, name)
     tell(f"the queue is {found.where}, from the context {name} in {contexts_path()}")
     return Place(found.where, name, found.login())

@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from headrace.cli.failure import NEGATIVE, OK
+from headrace.cli.failure import NEGATIVE, OK, show_warnings
 from headrace.cli.group import Command, QueueArgument
-from headrace.cli.options import AGE, REFUSED_S, json_option, open_local_queue, queue_argument
+from headrace.cli.options import AGE, CONNECT_S_MAX, json_option, open_local_queue, queue_argument
 from headrace.cli.output import echo_json, show_table
-from headrace.cli.place import find_place
+from headrace.cli.place import Place, find_place
 from headrace.errors import OptionError, QueueError
+from headrace.link.address import SITE, parse_address
 
 if TYPE_CHECKING:
+    import zenoh
+
     from headrace.link.session import SessionTerms
+    from headrace.remote.client.find import Found
     from headrace.site.map import Map
 
 _WHY_LOCAL = "a site does not tell its clients through which site a product came"
@@ -26,7 +30,7 @@ _HOP_HEADER = ("sequence", "feed", "ident", "origin", "came through")
 
 
 @click.command(cls=Command)
-@click.argument("where", cls=QueueArgument, completes="site", metavar="ENDPOINT|SITE.TOML")
+@click.argument("where", cls=QueueArgument, completes="site", metavar="SITE|ENDPOINT|SITE.TOML")
 @click.option("--flows", "all_flows", is_flag=True, help="Show the flow of every feed, not only the largest.")
 @click.option("--dot", "as_dot", is_flag=True, help="Write a graph for Graphviz: sites, links, round trips, loss.")
 @click.option("--check", is_flag=True, help="Exit code 1 if there is a problem, as listed below the tables.")
@@ -51,9 +55,9 @@ def sites(
 ) -> int:  # fmt: skip
     """Show all sites of the fabric: links, round trips, loss, feeds offered and wanted, requests, latencies.
 
-    Give the endpoint of any site, such as tcp/host:7447, a context, or the configuration of a site, whose endpoints,
-    certificate and user name are then used. Counts start with each site. A latency is measured between the clocks of
-    two sites.
+    Give any site by its name, such as site:denver, or its endpoint, such as tcp/host:7447; a context; or the
+    configuration of a site, whose endpoints, certificate and user name are then used. Counts start with each site. A
+    latency is measured between the clocks of two sites.
 
     Problems, with what to do about each, are listed last: a link that is down and why, a request that no site serves,
     products that were lost or left out, a full disk, a silent site. In JSON, `problems` has the same list.
@@ -64,6 +68,7 @@ def sites(
 
     \b
     Example:
+      headrace sites site:denver
       headrace sites tcp/127.0.0.1:7447
       headrace sites tcp/127.0.0.1:7447 --follow --programs
       headrace sites site.toml --json --check
@@ -76,7 +81,7 @@ def sites(
             raise OptionError("--follow shows changes, and no map", "leave out --dot, --check and --flows")
         from headrace.cli.sites_follow import follow_members
 
-        follow_members(session_terms(where), _site_at(where), None if programs else "site", timeout, as_json)
+        follow_members(_find(find_place(where)), None if programs else "site", timeout, as_json)
         return OK
     if programs or timeout is not None:
         raise OptionError("--programs and --timeout are for --follow", "add --follow")
@@ -99,35 +104,43 @@ def sites(
 
 def read_map(where: str) -> "Map":
     """The map as that site sees it."""
-    from headrace.link.credentials import principal_of
-    from headrace.link.session import open_session
     from headrace.site.map import gather
 
-    terms = session_terms(where)
-    session = open_session(terms)
+    session, principal = _visit(find_place(where))
     try:
-        return gather(session, principal_of(terms.tls, terms.user))
+        return gather(session, principal)
     finally:
         session.close()  # type: ignore[no-untyped-call]
 
 
-def session_terms(where: str) -> "SessionTerms":
+def _visit(place: Place) -> "tuple[zenoh.Session, str | None]":
+    """A session, and the name by which sites know it."""
+    from headrace.link.credentials import principal_of
+    from headrace.link.session import open_session
+
+    if place.where.startswith(SITE):
+        found = _find(place)
+        return found.session, found.principal
+    terms = session_terms(place)
+    return open_session(terms), principal_of(terms.tls, terms.user)
+
+
+def session_terms(place: Place) -> "SessionTerms":
     """How to connect: to an endpoint, or as the site that a file describes."""
     from headrace.link.session import SessionTerms
+    from headrace.remote.client.connect import REFUSED_S
 
-    place = find_place(where)
-    if place.is_endpoint:
-        from headrace.remote.client.connect import parse_where
-
+    if place.is_remote:
         tls, user = place.credentials()
-        endpoint, _ = parse_where(place.where)
+        endpoint = parse_address(place.where).endpoint
+        assert endpoint is not None  # `_visit` looks for names
         return SessionTerms("client", connect=(endpoint,), tls=tls, user=user, refused_s=REFUSED_S)
     if os.path.isdir(place.where):
         of_context = f", from the context {place.context}" if place.context else ""
         raise OptionError(
             f"{place.where}{of_context} is a directory, and not the file of a site",
-            "headrace sites takes the file of a site, such as site.toml, an endpoint, such as tcp/127.0.0.1:7447, or "
-            "the context of an endpoint",
+            "headrace sites takes the file of a site, such as site.toml, a site, such as site:denver, an endpoint, "
+            "such as tcp/127.0.0.1:7447, or the context of one of these",
         )
     from headrace.site.loading import load_config
     from headrace.site.terms import visiting_terms
@@ -135,16 +148,18 @@ def session_terms(where: str) -> "SessionTerms":
     return replace(visiting_terms(load_config(place.where)), refused_s=REFUSED_S)
 
 
-def _site_at(where: str) -> str | None:
-    """The name of the site that is meant; None: the one at the endpoint."""
-    place = find_place(where)
-    if place.is_endpoint:
-        from headrace.remote.client.connect import parse_where
+def _find(place: Place) -> "Found":
+    """The site that is meant, and a session in which it is present."""
+    from headrace.remote.client.connect import REFUSED_S, find
+    from headrace.remote.client.find import find_at
 
-        return parse_where(place.where)[1]
+    show_warnings()
+    if place.is_remote:
+        return find(place.where, CONNECT_S_MAX, *place.credentials(), REFUSED_S)
+    terms = session_terms(place)
     from headrace.site.loading import load_config
 
-    return load_config(place.where).site.name
+    return find_at(terms, load_config(place.where).site.name)
 
 
 @click.command(cls=Command)

@@ -7,25 +7,22 @@ import click
 import msgspec
 
 from headrace.cli.failure import visible
+from headrace.cli.options import CONNECT_S_MAX
 from headrace.cli.output import json_line
 from headrace.cli.stream import stop_when_unread
 from headrace.units import format_time
 
 if TYPE_CHECKING:
-    from headrace.link.session import SessionTerms
     from headrace.queue import MemberEvent
+    from headrace.remote.client.find import Found
     from headrace.remote.client.queue import RemoteQueue
 
-_PATIENCE_S = 10.0
-_LOOK_S = 2.0
 _FEEDS_SHOWN = 5
 
 
-def follow_members(
-    terms: "SessionTerms", site: str | None, role: str | None, timeout: float | None, as_json: bool
-) -> None:
+def follow_members(found: "Found", role: str | None, timeout: float | None, as_json: bool) -> None:
     """Write events until Ctrl-C, or until none has come for `timeout` seconds; a lost site is waited for."""
-    with _connect(terms, site) as queue:
+    with _connect(found) as queue:
         stream = queue.members(role, timeout=timeout)
         unread = stop_when_unread(stream.stop)
         for event in stream:
@@ -35,20 +32,16 @@ def follow_members(
             raise BrokenPipeError
 
 
-def _connect(terms: "SessionTerms", site: str | None) -> "RemoteQueue":
-    from headrace.link.credentials import principal_of
-    from headrace.link.session import open_session
-    from headrace.remote.client.connect import find_site
+def _connect(found: "Found") -> "RemoteQueue":
     from headrace.remote.client.connection import Connection
     from headrace.remote.client.queue import RemoteQueue
 
-    where = terms.connect[0]
-    session = open_session(terms)
     try:
-        found = find_site(session, where, site, _LOOK_S)
-        return RemoteQueue(Connection(session, where, found, principal_of(terms.tls, terms.user), _PATIENCE_S, "wait"))
+        return RemoteQueue(
+            Connection(found.session, found.endpoint, found.site, found.principal, CONNECT_S_MAX, "wait")
+        )
     except BaseException:
-        session.close()  # type: ignore[no-untyped-call]
+        found.session.close()  # type: ignore[no-untyped-call]
         raise
 
 

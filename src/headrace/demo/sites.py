@@ -27,6 +27,7 @@ _FIRST = """\
 [site]
 queue = "{queue}"
 listen = ["tcp/127.0.0.1:0"]
+scouting = "off"
 [log]
 file = "{log}"
 """
@@ -34,6 +35,7 @@ _SECOND = """\
 [site]
 queue = "{queue}"
 listen = ["tcp/127.0.0.1:0"]
+scouting = "off"
 connect = ["{upstream}"]
 [[request]]
 select = "**"

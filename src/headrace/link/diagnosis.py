@@ -9,7 +9,7 @@ import os
 import socket
 import ssl
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.errors import FabricError, SiteUnreachableError
 from headrace.link.endpoint import UNIX, Endpoint, parse_endpoint
@@ -42,11 +42,13 @@ def explain_connecting(terms: "SessionTerms") -> FabricError:
     """The error for a client that could not connect to any site."""
     if not terms.connect:
         hint = "give an endpoint to connect to, such as tcp/host:7447"
-        return FabricError(f"no site was found within {terms.timeout_s:g} s", hint)
-    reasons = [(text, *_reason(parse_endpoint(text), terms)) for text in terms.connect[:_ENDPOINTS_MAX]]
-    problem = "; ".join(f"cannot connect to {endpoint}: {reason}" for endpoint, reason, _ in reasons)
-    kind = SiteUnreachableError if terms.tls is None and terms.user is None else FabricError  # or credentials are wrong
-    return kind(problem, _joined([hint for _, _, hint in reasons]))
+        return SiteUnreachableError(f"no site was found within {terms.timeout_s:g} s", hint)
+    reasons = {text: _reason(parse_endpoint(text), terms) for text in terms.connect[:_ENDPOINTS_MAX]}
+    problem = "; ".join(f"cannot connect to {endpoint}: {reason.problem}" for endpoint, reason in reasons.items())
+    has_credentials = terms.tls is not None or terms.user is not None
+    is_refused = has_credentials and all(reason.is_reachable for reason in reasons.values())
+    kind = FabricError if is_refused else SiteUnreachableError
+    return kind(problem, _joined([reason.hint for reason in reasons.values()]))
 
 
 def all_refuse(endpoints: Sequence[str]) -> bool:
@@ -70,22 +72,28 @@ def _joined(hints: Sequence[str]) -> str:
     return "; ".join(dict.fromkeys(hints))
 
 
-def _reason(endpoint: Endpoint, terms: "SessionTerms") -> tuple[str, str]:
-    """The problem, and the remedy."""
+class _Reason(NamedTuple):
+    problem: str
+    hint: str
+    is_reachable: bool = False  # something answers there, and refuses us
+
+
+def _reason(endpoint: Endpoint, terms: "SessionTerms") -> _Reason:
     if endpoint.protocol in ("udp", "quic"):
-        return "no answer", "check that a site listens there, that the port is open, and names and certificates"
+        return _Reason(
+            "no answer", "check that a site listens there, that the port is open, and names and certificates"
+        )
     try:
         link = _dial(endpoint)
     except socket.gaierror:
-        return f"host {endpoint.host} is unknown", "check the name, or use an address"
+        return _Reason(f"host {endpoint.host} is unknown", "check the name, or use an address")
     except TimeoutError:
-        return "no answer", "check that the host is up and the port open"
+        return _Reason("no answer", "check that the host is up and the port open")
     except OSError as error:
-        return f"{(error.strerror or str(error)).lower()}", "check that a site listens there"
+        return _Reason(f"{(error.strerror or str(error)).lower()}", "check that a site listens there")
     with link:
-        if endpoint.protocol == "tls":
-            return _tls_reason(link, endpoint, terms)
-    return _refusal(terms)
+        told = _tls_reason(link, endpoint, terms) if endpoint.protocol == "tls" else _refusal(terms)
+    return _Reason(*told, is_reachable=True)
 
 
 def _dial(endpoint: Endpoint) -> socket.socket:

@@ -15,6 +15,7 @@ opened. Not here: what is sent over a session.
 import json
 import logging
 import os
+import re
 import resource
 import socket
 import sys
@@ -33,6 +34,7 @@ from headrace.link.credentials import TlsTerms, UserTerms, check_tls, check_user
 from headrace.link.diagnosis import all_refuse, explain_connecting, explain_listening
 from headrace.link.endpoint import SECURE, Endpoint, check_endpoint, parse_endpoint
 from headrace.link.keys import site_key
+from headrace.link.scouting import Scouting
 from headrace.link.settings import SHARED_BYTES, plain_words, protocols, settings_of
 from headrace.product.put import is_origin
 from headrace.units import format_age, format_size
@@ -43,6 +45,8 @@ _SHARED_MEMORY = "/dev/shm"
 _SMALL_SEGMENTS_BYTES = 1 << 20  # which Zenoh locks besides its pool
 _IPC_LOCK = 1 << 14  # the capability to lock any amount of memory
 _TOKENS_S = 2.0  # for all tokens to arrive
+_TOKENS_MAX = 100_000
+_ID = re.compile("[0-9a-f]{1,32}")  # of a session
 _TURN_S = 0.5  # how long a session waits for others that stop at the same time
 _NOTICE_S = 1.0  # before a client says for whom it waits, unless it does not wait
 _PATIENT_S = 5.0
@@ -58,7 +62,7 @@ class SessionTerms:
     mode: Mode
     listen: tuple[str, ...] = ()
     connect: tuple[str, ...] = ()
-    scouting: bool = False  # find other sites by multicast on the local network, and connect to them
+    scouting: Scouting = "off"  # multicast on the local network: answer who asks for sites, or also link to them
     gossip: bool = True  # introduce neighbours to each other
     mesh: bool = False  # routers that learn of each other by gossip connect, too
     compression: bool = False  # of links to sites that have it on, too
@@ -88,9 +92,11 @@ class SessionTerms:
 def _check_mode(terms: SessionTerms) -> None:
     if terms.mode not in get_args(Mode):
         raise OptionError(f"mode {terms.mode!r} is unknown", f"choose one of {', '.join(get_args(Mode))}")
+    if terms.scouting not in get_args(Scouting):
+        raise OptionError(f"scouting {terms.scouting!r} is unknown", f"choose one of {', '.join(get_args(Scouting))}")
     if terms.mode == "client" and terms.listen:
         raise OptionError("a client does not listen", "use mode router or peer, or leave out listen")
-    if terms.mode == "client" and not (terms.connect or terms.scouting):
+    if terms.mode == "client" and not (terms.connect or terms.scouting == "link"):
         raise OptionError("a client requires an endpoint to connect to", "give one, such as tcp/host:7447")
 
 
@@ -175,8 +181,11 @@ def _open_client(terms: SessionTerms) -> zenoh.Session:
 
 def _note_waiting(terms: SessionTerms) -> None:
     where = " or ".join(terms.connect) or "a site nearby"
-    refuses = " (nothing listens there: the connection was refused)" if all_refuse(terms.connect) else ""
-    log.warning("waiting for %s%s, for up to %s", where, refuses, format_age(terms.timeout_s))
+    refuses, limit_s = "", terms.timeout_s
+    if all_refuse(terms.connect):
+        refuses = " (nothing listens there: the connection was refused)"
+        limit_s = limit_s if terms.refused_s is None else min(limit_s, terms.refused_s)
+    log.warning("waiting for %s%s, for up to %s", where, refuses, format_age(limit_s))
 
 
 def _try_to_open(terms: SessionTerms) -> zenoh.Session:
@@ -248,11 +257,18 @@ def _raise_limit(kind: int) -> None:
 
 def sites_present(session: zenoh.Session, name: str = "*") -> dict[str, str]:
     """The names of the sites that are present, by the ids of their sessions; those called `name`, or all."""
-    found = {}
+    return dict(site_tokens(session, name))
+
+
+def site_tokens(session: zenoh.Session, name: str = "*") -> set[tuple[str, str]]:
+    """As `sites_present`, in pairs of id and name: any client can declare any token, also in the name of a session
+    that is not its own. What is not such a pair, even a pattern, is left out, and so is what exceeds the limit.
+    """
+    found: set[tuple[str, str]] = set()
     for reply in session.liveliness().get(site_key(name, "*"), timeout=_TOKENS_S):
         levels = str(reply.ok.key_expr).split("/") if reply.ok is not None else []
-        if len(levels) == 4 and is_origin(levels[2]):  # any client can declare any token, even a pattern
-            found[levels[3]] = levels[2]
+        if len(levels) == 4 and is_origin(levels[2]) and _ID.fullmatch(levels[3]) and len(found) < _TOKENS_MAX:
+            found.add((levels[3], levels[2]))
     return found
 
 

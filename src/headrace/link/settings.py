@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.link.access import access_settings
 from headrace.link.endpoint import SECURE, parse_endpoint
+from headrace.link.scouting import scouting_settings
 
 if TYPE_CHECKING:
     from headrace.link.session import SessionTerms
@@ -77,18 +78,17 @@ def _connected(text: str, terms: "SessionTerms") -> str:
 
 def _scouting_settings(terms: "SessionTerms") -> dict[str, Any]:
     """Of two sites that find each other, the one with the greater id connects."""
-    nodes = {"router": ["router"], "peer": ["router", "peer"], "client": ["router"]}
-    strategy = {"to_router": "greater-zid", "to_peer": "greater-zid"}
+    multicast = scouting_settings(terms.scouting, terms.listen)
     settings: dict[str, Any] = {
-        "scouting/multicast/enabled": terms.scouting,
-        "scouting/multicast/autoconnect": nodes,
-        "scouting/multicast/autoconnect_strategy": {"router": strategy},
+        **{f"scouting/multicast/{key}": value for key, value in multicast.items()},
         "scouting/gossip/enabled": terms.gossip,
-        "scouting/gossip/autoconnect": {**nodes, "router": ["router"] if terms.mesh else []},
-        "scouting/gossip/autoconnect_strategy": {"router": strategy},
+        "scouting/gossip/autoconnect": {
+            "router": ["router"] if terms.mesh else [], "peer": ["router", "peer"], "client": ["router"],
+        },
+        "scouting/gossip/autoconnect_strategy": multicast["autoconnect_strategy"],
         "scouting/timeout": round(terms.timeout_s * 1000),
-    }
-    if not terms.scouting:
+    }  # fmt: skip
+    if terms.scouting != "link":
         settings["scouting/delay"] = 0  # nothing to wait for
     return settings
 

@@ -11,6 +11,7 @@ from headrace.queue import Duplicate, Queue
 
 FILES = Path(__file__).parent / "files"
 FEED = "wx/text/metar"
+ORIGIN = "denver"
 
 __all__ = ["copy_samples", "put_samples"]
 
@@ -26,7 +27,7 @@ def put_samples(where: Path) -> int:
 
     Feed and idents are those of `headrace put QUEUE samples/metar/*.txt --feed wx/text/metar`.
     """
-    with Queue.open(where) if where.exists() else Queue.create(where, size="64MiB") as queue:
+    with Queue.open(where) if where.exists() else Queue.create(where, size="64MiB", origin=ORIGIN) as queue:
         receipts = [queue.put(file.read_bytes(), feed=FEED, ident=file.name) for file in bulletins()]
     return sum(not isinstance(receipt, Duplicate) for receipt in receipts)
 

@@ -14,6 +14,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 
 from headrace.link.login import PASSWORD_FILE, USER
+from headrace.link.scouting import Scouting
 from headrace.log.config import DEDUPS, DURABILITIES, HASHES, Dedup, Durability, Hash
 from headrace.selection import Selection
 from headrace.selection.table_keys import CLAUSES, SELECTION
@@ -45,7 +46,7 @@ class SiteTable(msgspec.Struct, frozen=True, kw_only=True, rename={"beat_s": "be
     listen: Annotated[tuple[str, ...], LISTENING] = LISTEN  # a client has none
     connect: Annotated[tuple[str, ...], ENDPOINTS] = ()
     mode: Annotated[Mode, choice(*get_args(Mode))] = "router"
-    scouting: Annotated[bool, FLAG] = False  # by multicast
+    scouting: Annotated[Scouting, choice(*get_args(Scouting))] = "answer"  # by multicast
     gossip: Annotated[bool, FLAG] = False
     compression: Annotated[bool, FLAG] = False
     shared_memory: Annotated[bool, FLAG] = False

@@ -44,10 +44,10 @@ def _about_reach(config: SiteConfig) -> Iterator[Contradiction]:
         yield Contradiction(
             (_LISTEN, _MODE), "a client does not listen", 'leave listen out, or choose mode "peer" or "router"'
         )
-    elif not site.connect and not site.scouting and (site.mode == "client" or not site.listen):
+    elif not site.connect and site.scouting != "link" and (site.mode == "client" or not site.listen):
         yield Contradiction(
             (_CONNECT, _LISTEN, _SCOUTING, _MODE),
-            "there is no endpoint, and neither listen nor scouting: no other site can be reached",
+            "there is no endpoint, and scouting does not link to others: no other site can be reached",
             'give an endpoint to connect to, such as "tcp/upstream.example.org:7447"',
         )
     for place, endpoint in enumerate(site.connect):
@@ -75,7 +75,7 @@ def _about_tls(config: SiteConfig) -> Iterator[Contradiction]:
         return
     yield from _about_certificates(tls)
     endpoints = (*site.listen, *site.connect)
-    if not site.scouting and not any(_is_secure(endpoint) for endpoint in endpoints):
+    if site.scouting != "link" and not any(_is_secure(endpoint) for endpoint in endpoints):
         yield Contradiction(
             (("tls",), _LISTEN, _CONNECT, _SCOUTING),
             "no endpoint uses it: links are neither encrypted nor authenticated",
@@ -139,7 +139,7 @@ def _about_strangers(config: SiteConfig) -> Iterator[Contradiction]:
                 remedy + "[tls] with mutual = true and a tls/ or quic/ endpoint, or [users] dictionary_file; "
                 "or listen on 127.0.0.1",
             )
-    if config.site.scouting and not _knows_certificates(config):
+    if config.site.scouting == "link" and not _knows_certificates(config):
         yield Contradiction(
             (_SCOUTING, ("tls",), ("users",), ("allow",)),
             "it links this site to every site that it finds",

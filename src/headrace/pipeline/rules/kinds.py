@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import FabricError, InvalidError, OptionError, QueueError
+from headrace.link.address import parse_address
 from headrace.log.config import read_config
 from headrace.pipeline.decoders.ddl import arrow_schema
 from headrace.pipeline.rules.sql import parse_condition, parse_query
 from headrace.pipeline.rules.template import template
 from headrace.pipeline.rules.template_safety import Purpose
-from headrace.remote.client.connect import parse_where
 from headrace.selection import Selection
 from headrace.toml.kinds import Kind, Listed, path_kind, path_of, seconds_of, text_of
 from headrace.units import exact_age
@@ -50,7 +50,7 @@ def _queue(value: Any, folder: Path) -> Path:
 def _site(value: Any, folder: Path) -> str:
     text = text_of(value, "tcp/site.example.org:7447")
     try:
-        parse_where(text)
+        parse_address(text)
     except (InvalidError, FabricError) as error:
         raise OptionError(error.problem.removeprefix("endpoint "), error.hint) from None
     return text

@@ -2,7 +2,7 @@
 
 Spark reuses its Python workers from task to task, so a queue is opened once per process and stays open. A worker on
 the machine of the queue maps its folder; a worker on another machine, where that folder does not exist, connects to
-the site.
+the site, and waits for it for half a minute.
 
 A path may lead to another queue from one moment to the next. A task or a query that begins uses the queue that is
 there (`current_queue`), if it is the one that was planned (`planned_queue`). A stream belongs to the queue that it
@@ -19,13 +19,14 @@ from headrace.errors import OptionError, QueueMissingError, QueueMovedError
 from headrace.link.login import Login
 from headrace.queue import AnyQueue, Queue
 from headrace.queue.queue import log_of
-from headrace.remote import connect
+from headrace.remote.client.connect import connect_within
 
 LOGIN_OPTIONS = {  # fields of a login, as options
     "user": "user", "password_file": "passwordFile", "authority": "authority", "certificate": "certificate",
     "key": "key",
 }  # fmt: skip
 AGAIN = "run the query again"
+_PATIENCE_S = 30.0
 CHECKPOINT = "bring the old queue back, or give its new path; to read another queue, start with a new checkpoint"
 
 
@@ -105,4 +106,4 @@ def _opened(address: QueueAddress) -> AnyQueue:
     if address.site is None:
         raise OptionError("neither queue nor site is given", "give one of them")
     tls, user = address.login.read()
-    return connect(address.site, tls=tls, user=user)
+    return connect_within(address.site, _PATIENCE_S, tls, user, refused_s=None)  # the site may be restarting

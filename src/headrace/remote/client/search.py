@@ -1,0 +1,228 @@
+"""Search: a session in which a site is present, by the name of the site.
+
+Every candidate is tried at the same time, each with a session and a thread of its own, so that one that does not answer
+holds up none of the others:
+
+    HEADRACE_SITES, contexts, or `through` ──┐
+    answers to multicast, as they arrive ────┴──► looks, each with a session ──► ids of sessions that have the name
+
+The first look that sees the name does not end the search at once: candidates that answer within half a second are
+compared with it, so that two sites of one name are noticed, also if no link leads from one to the other.
+
+A thread cannot be interrupted while Zenoh opens a session. So an attempt is short, and the threads are no daemons: the
+interpreter waits for the last attempts, because Zenoh must not return into an interpreter that is ending.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Iterable
+
+import zenoh
+
+from headrace.errors import FabricError, HeadraceError, SiteUnreachableError
+from headrace.link.credentials import TlsTerms, UserTerms, principal_of
+from headrace.link.diagnosis import all_refuse
+from headrace.link.known import CANDIDATES_MAX, Candidate
+from headrace.link.scouting import Nearby, scouted, usable
+from headrace.link.session import SessionTerms, open_session
+from headrace.remote.client.find import LOOK_S_MIN, Conflict, Found, Notice, View, pause_s, sites_seen, view_of
+from headrace.units import format_age
+
+_TOGETHER_S = 0.5  # for answers to multicast, and for candidates that are slower than the first
+_SETTLED_S = 0.25  # for the tokens to arrive at a session that has just been opened
+_ATTEMPT_S = 2.0  # to open a session; longer at the second time
+_WAKE_S = 0.05
+
+
+def find_named(
+    site: str, candidates: Iterable[Candidate], tls: TlsTerms | None, user: UserTerms | None, patience_s: float,
+    refused_s: float | None, *, scouts: bool = True,
+) -> Found:  # fmt: skip
+    """The site called `site`, through any of the candidates or, with `scouts`, through any session that answers.
+
+    SiteUnreachableError: there is none within the time, or nothing is reachable for `refused_s`; it says where was
+    looked, and what was seen. FabricError: two sites have the name, or no candidate accepts the credentials.
+    """
+    search = _Search(site, tls, user, time.monotonic() + patience_s, refused_s)
+    try:
+        if not scouts:
+            return search.run(candidates)
+        with scouted(search.hear) as group:
+            search.group = group
+            return search.run(candidates)
+    finally:
+        search.is_over.set()
+
+
+class _Search:
+    """The looks of one search. The thread that searches decides, at every change."""
+
+    def __init__(
+        self, site: str, tls: TlsTerms | None, user: UserTerms | None, until: float, refused_s: float | None
+    ) -> None:
+        self.site, self.tls, self.user, self.until = site, tls, user, until
+        self.begun, self._refused_s = time.monotonic(), refused_s
+        self.group: str | None = None  # of multicast
+        self.changed = threading.Condition()
+        self.is_over = threading.Event()
+        self.kept: _Look | None = None
+        self._looks: list[_Look] = []
+        self._heard: dict[str, Nearby] = {}
+        self._begun_with: set[str] = set()  # ids of sessions that were heard
+        self._first_seen: float | None = None
+        self._conflict = Conflict()
+        self._notice = Notice(f"site {site}", until)
+
+    def hear(self, nearby: Nearby) -> None:
+        """An answer to multicast; runs on a thread of Zenoh's."""
+        with self.changed:
+            if len(self._heard) < CANDIDATES_MAX:
+                self._heard.setdefault(nearby.zid, nearby)
+            self.changed.notify()
+
+    def run(self, candidates: Iterable[Candidate]) -> Found:
+        for candidate in candidates:
+            self._begin(candidate)
+        while True:
+            with self.changed:
+                look = self._decide(time.monotonic())
+                if look is not None:
+                    self.kept = look
+                    assert look.session is not None  # it has seen the site
+                    return Found(look.session, look.candidate.endpoints[0], self.site, look.principal)
+                self._begin_with_heard()
+                self.changed.wait(_WAKE_S)
+
+    def _begin(self, candidate: Candidate) -> None:
+        self._looks.append(_Look(self, candidate))
+        self._looks[-1].start()
+
+    def _begin_with_heard(self) -> None:
+        for zid, nearby in self._heard.items():
+            endpoints = usable(nearby.endpoints, self.tls is not None)
+            is_linked = any(zid in look.view.neighbours for look in self._looks)
+            if zid in self._begun_with or is_linked or not endpoints or len(self._looks) >= 2 * CANDIDATES_MAX:
+                continue
+            self._begun_with.add(zid)
+            self._begin(Candidate(endpoints, "multicast"))
+
+    def _decide(self, now: float) -> "_Look | None":
+        """The look that has found the site; None: not yet. Raises if it will not be found."""
+        seen = {zid: look for look in reversed(self._looks) for zid in look.view.ids(self.site)}
+        linked = {zid for zid in seen if any(zid in look.view.neighbours for look in self._looks)}
+        self._conflict.check(self.site, {zid: look.where for zid, look in seen.items()}, linked, now, self.until)
+        if len(seen) == 1:
+            self._first_seen = self._first_seen or now
+            if self._are_together(now, self._first_seen):
+                (zid,) = seen
+                looks = [look for look in self._looks if zid in look.view.ids(self.site)]
+                return min(looks, key=lambda look: zid not in look.view.neighbours)  # the direct link, if there is one
+        elif now >= min(self.until, self._hopeless_at()):
+            raise self._not_found(now)
+        self._notice.look(now, self._told(), self._hopeless_at())
+        return None
+
+    def _are_together(self, now: float, first: float) -> bool:
+        """Whether all that may know another site of that name have had their time."""
+        may_hear_more = self.group is not None and now < self.begun + _TOGETHER_S
+        return now >= max(first, self.begun) + _TOGETHER_S or (
+            not may_hear_more and all(look.is_settled for look in self._looks)
+        )
+
+    def _hopeless_at(self) -> float:
+        """When to give up early, because nothing that is known can be reached."""
+        if self._refused_s is None or not all(look.is_hopeless for look in self._looks):
+            return math.inf
+        return self.begun + max(self._refused_s, _TOGETHER_S)
+
+    def _told(self) -> str:
+        told = [look.told() for look in self._looks]
+        if self.group is not None:
+            told.append(f"multicast {self.group}: {self._answers()}")
+        return "; ".join(told) or "nothing: no endpoint is known, and multicast is off"
+
+    def _answers(self) -> str:
+        if not self._heard:
+            return "no answer"
+        others = [each for each in self._heard.values() if not usable(each.endpoints, self.tls is not None)]
+        why = "no endpoint with tls or quic" if self.tls is not None else "no endpoint without certificates"
+        return f"{len(self._heard)} answered" + (f", {len(others)} of them with {why}" if others else "")
+
+    def _not_found(self, now: float) -> FabricError:
+        reasons = [look.reason for look in self._looks]
+        is_refused = bool(reasons) and not any(
+            each is None or isinstance(each, SiteUnreachableError) for each in reasons
+        )
+        kind = FabricError if is_refused else SiteUnreachableError  # wrong credentials, everywhere
+        return kind(
+            f"no site {self.site!r} was found within {format_age(now - self.begun)}; looked at {self._told()}",
+            f"check the name; or give an endpoint: tcp/HOST:7447?site={self.site}, or HEADRACE_SITES=tcp/HOST:7447",
+        )
+
+
+class _Look(threading.Thread):
+    """One candidate: connects to it, again and again, and sees which sites are there. The search reads its state."""
+
+    def __init__(self, search: _Search, candidate: Candidate) -> None:
+        super().__init__(name=f"headrace-find-{candidate.endpoints[0]}")
+        self.candidate, self._search = candidate, search
+        self.session: zenoh.Session | None = None
+        self.principal: str | None = None
+        self.view = View()
+        self.reason: HeadraceError | None = None  # why there is no session
+        self.is_settled = False  # what it says will not change within a moment
+        self.is_hopeless = False  # nothing listens, or we are refused
+        self._opened = 0.0
+
+    @property
+    def where(self) -> str:
+        return " or ".join(self.candidate.endpoints)
+
+    def run(self) -> None:
+        turn = 0
+        try:
+            while not self._search.is_over.wait(pause_s(turn - 1) if turn else 0):
+                self._look(turn)
+                turn += 1
+        finally:
+            if self.session is not None and self._search.kept is not self:
+                self.session.close()  # type: ignore[no-untyped-call]
+
+    def _look(self, turn: int) -> None:
+        try:
+            if self.session is None:
+                session, self.principal = self._open(turn)
+                self.session, self._opened = session, time.monotonic()
+            view = view_of(self.session)
+        except (HeadraceError, zenoh.ZError) as told:
+            error = told if isinstance(told, HeadraceError) else FabricError(f"the session failed: {told}")
+            is_hopeless = not isinstance(error, SiteUnreachableError) or all_refuse(self.candidate.endpoints)
+            self._note(View(), error, True, is_hopeless)
+        else:
+            is_settled = bool(view.sites) or time.monotonic() - self._opened >= _SETTLED_S
+            self._note(view, None, is_settled, False)
+
+    def _open(self, turn: int) -> tuple[zenoh.Session, str | None]:
+        login = self.candidate.login
+        tls, user = (self._search.tls, self._search.user) if login is None else login.read()
+        left_s = max(self._search.until - time.monotonic(), LOOK_S_MIN)
+        timeout_s = min(left_s, _ATTEMPT_S if turn == 0 else 2 * _ATTEMPT_S)
+        session = open_session(
+            SessionTerms(
+                "client", connect=self.candidate.endpoints, tls=tls, user=user, timeout_s=timeout_s, refused_s=0
+            )
+        )
+        return session, principal_of(tls, user)
+
+    def _note(self, view: View, reason: HeadraceError | None, is_settled: bool, is_hopeless: bool) -> None:
+        with self._search.changed:
+            self.view, self.reason, self.is_hopeless = view, reason, is_hopeless
+            self.is_settled = self.is_settled or is_settled
+            self._search.changed.notify()
+
+    def told(self) -> str:
+        """What became of this candidate."""
+        if self.reason is not None:
+            return f"{self.candidate}: {self.reason.problem.removeprefix(f'cannot connect to {self.where}: ')}"
+        return f"{self.candidate}: {sites_seen(self.view.names) if self.session is not None else 'no answer yet'}"
