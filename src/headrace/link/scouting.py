@@ -86,11 +86,10 @@ def scouted(seen: Callable[[Nearby], None]) -> Iterator[str | None]:
     def hear(hello: zenoh.Hello) -> None:
         seen(Nearby(str(hello.zid), tuple(map(str, hello.locators[:_ENDPOINTS_MAX]))))
 
+    handler: Any = zenoh.handlers.Callback(hear, indirect=False)  # the stub of `scout` lacks it
     with ExitStack() as asking:
         for interface in (_ALL, _LOOPBACK):
-            scout = zenoh.scout(
-                zenoh.handlers.Callback(hear, indirect=False), what="router|peer", config=_config(group, interface)
-            )
+            scout = zenoh.scout(handler, what="router|peer", config=_config(group, interface))
             asking.callback(scout.stop)
         yield group
 
