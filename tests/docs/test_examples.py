@@ -18,7 +18,7 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 NOTEBOOK = "look_into_a_queue.ipynb"
 FILES = {file.name for file in EXAMPLES.iterdir() if file.is_file()} - {"README.md"}
 HERE = {
-    "weather_files.py", "detector_workers.py", "telescope_monitor.py", "follow_feed.py", "site_upstream.toml",
+    "weather_files.py", "detector_workers.py", "telescope_monitor.py", "carma.py", "follow_feed.py", "site_upstream.toml",
     "site_downstream.toml", NOTEBOOK,
 }  # fmt: skip
 WITH_SPARK = {"weather_rules.toml", "spark_stream.py", "spark_batch.py"}
@@ -76,6 +76,16 @@ def test_the_monitor_drops_readings_and_no_alarm(folder: Path) -> None:
     assert lines[1].endswith("tick 199")
     assert re.fullmatch(r"log: [1-9]\d* alarms, the most urgent first: north: cryostat at 1[67]\.\d\d K", lines[2])
     assert lines[3] == "dropped so far: 570 readings, 0 alarms"
+
+
+@pytest.mark.processes
+def test_the_readings_of_the_antennas_reach_both_consumers_or_expire(folder: Path) -> None:
+    lines = ran(folder, "carma.py").splitlines()
+    assert lines[0] == "pushed so far: 24"
+    for name, line in zip(("display", "archive"), lines[1:], strict=True):
+        counts = re.fullmatch(rf"{name}: (\d+) received, (\d+) expired, 0 waiting", line)
+        assert counts is not None, line
+        assert int(counts[1]) + int(counts[2]) == 24
 
 
 @pytest.mark.processes

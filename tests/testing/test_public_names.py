@@ -8,6 +8,7 @@ def test_the_public_names_are_exactly_these() -> None:
         "Draft",
         "FeedGenerator",
         "MockClock",
+        "NarrowLink",
         "Oracle",
         "PowerCut",
         "Verdict",

@@ -180,6 +180,46 @@ def stations(place: str | None, scale: float, as_json: bool) -> None:
         )
 
 
+@bench.command("channels", short_help="Suppliers and consumers of channels, over the network.")
+@_place_option
+@click.option("--quick", is_flag=True, help="6 suppliers instead of 50, for 3 seconds each.")
+@json_option
+@click.pass_context
+def channels(context: click.Context, place: str | None, quick: bool, as_json: bool) -> None:
+    """Measure channels: the monitor system of the CARMA array, with each program in a process of its own.
+
+    50 suppliers push 34 kB twice a second through one site to one to three consumers, staggered or not; 16 suppliers
+    of 13 kB beside them; and links that carry less than the demand. The tables of CARMA memorandum 22 stand beside the
+    figures. It starts 70 processes, which take about 4 GB of memory.
+
+    What was pushed, stored, refused, delivered, expired and dropped must add up exactly; otherwise the exit code is 1.
+
+    \b
+    Example:
+      headrace bench channels
+      headrace bench channels --quick --json
+    """
+    from headrace.bench import carma_memo, report
+    from headrace.bench import channels as measured
+    from headrace.cli.bench_channels import show_channels
+
+    with _place(place) as (folder, kept_in):
+        progress = _Progress(as_json)
+        results = list(measured.run(folder, quick, progress))
+    found = measured.ChannelsReport(
+        command=f"headrace bench channels{' --quick' if quick else ''}", machine=report.machine(),
+        commit=report.commit(), place=kept_in, yardstick_us=progress.yardstick_us, memo_machines=carma_memo.MACHINES,
+        memo=carma_memo.TABLES, results=results, faults=[fault for result in results for fault in result.faults],
+        not_measured=carma_memo.NOT_COMPARABLE,
+    )  # fmt: skip
+    if as_json:
+        echo_json(found)
+    else:
+        show_channels(found)
+    if found.faults:
+        context.exit(1)
+
+
 @bench.command("relay", short_help="Products from one site to another.")
 @_place_option
 @_scale_option
@@ -245,24 +285,38 @@ def _measure(
     not_measured: list[str], as_json: bool,
 ) -> None:  # fmt: skip
     """Run the benchmark, measure the yardstick between its steps, and show the report."""
-    from headrace.bench.report import Report, commit, machine, yardstick
+    from headrace.bench.report import Report, commit, machine
 
-    yardsticks = [yardstick()]
-
-    def progress(text: str) -> None:
-        yardsticks.append(yardstick())
-        if sys.stderr.isatty() or not as_json:
-            click.echo(f"  … {text}", err=True)
-
+    progress = _Progress(as_json)
     figures = list(run(progress))
     report = Report(
         command=f"headrace bench {command}", machine=machine(), commit=commit(), place=place,
-        yardstick_us=statistics.median(yardsticks), figures=figures, not_measured=not_measured,
+        yardstick_us=progress.yardstick_us, figures=figures, not_measured=not_measured,
     )  # fmt: skip
     if as_json:
         echo_json(report)
     else:
         _show(report, title)
+
+
+class _Progress:
+    """Says which step begins, and measures the yardstick before each."""
+
+    def __init__(self, as_json: bool) -> None:
+        from headrace.bench.report import yardstick
+
+        self._shows, self._yardstick = sys.stderr.isatty() or not as_json, yardstick
+        self._measured = [yardstick()]
+
+    def __call__(self, text: str) -> None:
+        self._measured.append(self._yardstick())
+        if self._shows:
+            click.echo(f"  … {text}", err=True)
+
+    @property
+    def yardstick_us(self) -> float:
+        """The median of this run."""
+        return statistics.median(self._measured)
 
 
 def _numbers(text: str) -> list[int]:

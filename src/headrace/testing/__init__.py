@@ -6,6 +6,7 @@
     Verdict         its judgement
     MockClock       a time of day that moves only when you move it
     PowerCut        a disk that remembers what a power failure would leave
+    NarrowLink      a connection to a site that carries so many bytes per second, and can be cut
     faults.arm      kill this process at a chosen step of the queue's work
 
 A first check of anything that carries products:
@@ -24,7 +25,8 @@ from headrace.testing.clock import MockClock
 from headrace.testing.draft import Draft
 from headrace.testing.faults import PowerCut
 from headrace.testing.generator import FeedGenerator
+from headrace.testing.narrow_link import NarrowLink
 from headrace.testing.oracle import Oracle
 from headrace.testing.verdict import Verdict
 
-__all__ = ["Draft", "FeedGenerator", "MockClock", "Oracle", "PowerCut", "Verdict"]
+__all__ = ["Draft", "FeedGenerator", "MockClock", "NarrowLink", "Oracle", "PowerCut", "Verdict"]
