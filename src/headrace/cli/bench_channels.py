@@ -77,8 +77,8 @@ def _show_accounts(results: Sequence["Result"]) -> None:
                     f"{station.waiting:,}", f"{station.late:,}", "no" if accounts.faults else "yes",
                 ))  # fmt: skip
     names = (
-        "", "station", "ticks", "skipped", "refused", "timed out", "stored", "received", "expired", "dropped", "waiting",
-        "late", "adds up",
+        "", "station", "ticks", "skipped", "refused", "timed out", "stored", "received", "expired", "dropped",
+        "waiting", "late", "adds up",
     )  # fmt: skip
     show_table("accounts, by the ledgers of all processes", names, rows, range(2, 12))
     click.echo("ticks = skipped + refused + timed out + stored; stored = received + expired + dropped + waiting")
