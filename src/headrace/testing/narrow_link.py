@@ -15,6 +15,7 @@ from types import TracebackType
 
 _CHUNK_BYTES = 8_192
 _BUFFER_BYTES = 32_768
+_LATE_S = 0.02  # a thread that wakes up late by less does not reduce the rate
 
 
 class NarrowLink:
@@ -108,7 +109,7 @@ class _Pace:
             self.carried += count
             if self._bytes_per_s is None:
                 return
-            self._free_s = max(self._free_s, time.monotonic()) + count / self._bytes_per_s
+            self._free_s = max(self._free_s, time.monotonic() - _LATE_S) + count / self._bytes_per_s
             until_s = self._free_s
         time.sleep(max(0.0, until_s - time.monotonic()))
 
