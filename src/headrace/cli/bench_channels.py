@@ -52,7 +52,7 @@ def _show_narrow(results: Sequence["Result"]) -> None:
         for system in result.case.systems:
             costs, latency = result.costs[system.channel], result.latency[system.channel]
             rows.append((
-                result.case.what, f"{system.bytes_per_s / 1e6:.2f}", f"{result.link_bytes_per_s / 1e6:.2f}",
+                result.case.what, f"{system.bytes_per_s / 1e6:.2f}", f"{(result.link_bytes_per_s or 0.0) / 1e6:.2f}",
                 f"{costs.consumer_pct:.1f}", f"{costs.site_pct:.1f}", f"{costs.suppliers_pct:.1f}",
                 f"{latency.p50_ms:.0f}", f"{latency.p99_ms:.0f}", f"{latency.max_ms:.0f}",
             ))  # fmt: skip
