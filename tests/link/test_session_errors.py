@@ -5,8 +5,9 @@ import time
 from pathlib import Path
 
 import pytest
+import zenoh
 
-from headrace.errors import FabricError, OptionError
+from headrace.errors import FabricError, OptionError, SiteUnreachableError
 from headrace.link.certificates import make_authority, make_certificate
 from headrace.link.credentials import TlsTerms, UserTerms
 from headrace.link.diagnosis import all_refuse
@@ -41,6 +42,30 @@ def test_a_port_in_use_is_an_error(certs: Path, protocol: str) -> None:
         error = refusal("router", listen=("tcp/127.0.0.1:0", endpoint), tls=tls(certs, "denver"))
     assert error.problem == f"cannot listen on {endpoint}: address already in use"
     assert "choose another port" in error.hint
+
+
+def test_no_attempt_of_a_client_lasts_longer_than_what_is_left_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    began, limits = time.monotonic(), []
+
+    def fail(config: zenoh.Config) -> None:
+        limit_s = int(config.get_json("transport/unicast/open_timeout")) / 1000
+        limits.append((time.monotonic() - began, limit_s))
+        time.sleep(0.3)
+        raise zenoh.ZError("Unable to connect")
+
+    monkeypatch.setattr("headrace.link.session.zenoh.open", fail)
+    refusal("client", connect=("tcp/127.0.0.1:1", "tcp/127.0.0.1:2"), timeout_s=2.5)
+    assert len(limits) > 2
+    assert all(limit_s <= max((2.5 - since_s) / 2 + 0.3, 0.5) for since_s, limit_s in limits)
+    assert limits[0][1] == 1.25
+
+
+def test_a_client_with_credentials_reports_silence_as_silence_and_not_as_a_refusal() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        endpoint = f"tcp/127.0.0.1:{frozen.getsockname()[1]}"
+        error = refusal("client", connect=(endpoint,), user=UserTerms("ada", "secret"), timeout_s=0.5)
+    assert isinstance(error, SiteUnreachableError)
+    assert "did not answer" in error.problem
 
 
 def test_a_client_that_is_refused_at_once_need_not_wait_for_its_timeout() -> None:

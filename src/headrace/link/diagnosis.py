@@ -6,9 +6,12 @@ on the path of a product, and nothing is sent except a TLS handshake.
 """
 
 import os
+import selectors
 import socket
 import ssl
+import time
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.errors import FabricError, SiteUnreachableError
@@ -38,12 +41,12 @@ def explain_listening(endpoint: str, told: str) -> FabricError:
     return FabricError(f"cannot listen on {endpoint}: {plain_words(told)}", "try another endpoint")
 
 
-def explain_connecting(terms: "SessionTerms") -> FabricError:
-    """The error for a client that could not connect to any site."""
+def explain_connecting(terms: "SessionTerms", is_silent: bool = False) -> FabricError:
+    """The error for a client that could not connect to any site; `is_silent`: its last attempt had no answer."""
     if not terms.connect:
         hint = "give an endpoint to connect to, such as tcp/host:7447"
         return SiteUnreachableError(f"no site was found within {terms.timeout_s:g} s", hint)
-    reasons = {text: _reason(parse_endpoint(text), terms) for text in terms.connect[:_ENDPOINTS_MAX]}
+    reasons = {text: _reason(parse_endpoint(text), terms, is_silent) for text in terms.connect[:_ENDPOINTS_MAX]}
     problem = "; ".join(f"cannot connect to {endpoint}: {reason.problem}" for endpoint, reason in reasons.items())
     has_credentials = terms.tls is not None or terms.user is not None
     is_refused = has_credentials and all(reason.is_reachable for reason in reasons.values())
@@ -68,6 +71,32 @@ def _refuses(endpoint: Endpoint) -> bool:
     return False
 
 
+def soonest_first(endpoints: Sequence[str]) -> tuple[str, ...]:
+    """The endpoint first that accepts a connection soonest, if one does within a second; the others as they were.
+
+    The endpoints of a site are all addresses of its machine, also those that lead nowhere from here.
+    """
+    with selectors.DefaultSelector() as waiting, ExitStack() as links:
+        for text in endpoints:
+            endpoint = parse_endpoint(text)
+            if endpoint.protocol in ("udp", "quic", UNIX):
+                continue
+            link = links.enter_context(socket.socket(socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET))
+            link.setblocking(False)
+            with suppress(OSError):  # an address that is unknown, or of a family that this machine lacks
+                link.connect_ex((endpoint.host, endpoint.port))
+                waiting.register(link, selectors.EVENT_WRITE, text)
+        until = time.monotonic() + _PROBE_S
+        while waiting.get_map() and (left_s := until - time.monotonic()) > 0:
+            for key, _ in waiting.select(left_s):
+                waiting.unregister(key.fileobj)
+                if isinstance(key.fileobj, socket.socket) and not key.fileobj.getsockopt(
+                    socket.SOL_SOCKET, socket.SO_ERROR
+                ):
+                    return (key.data, *(text for text in endpoints if text != key.data))
+    return tuple(endpoints)
+
+
 def _joined(hints: Sequence[str]) -> str:
     return "; ".join(dict.fromkeys(hints))
 
@@ -78,7 +107,7 @@ class _Reason(NamedTuple):
     is_reachable: bool = False  # something answers there, and refuses us
 
 
-def _reason(endpoint: Endpoint, terms: "SessionTerms") -> _Reason:
+def _reason(endpoint: Endpoint, terms: "SessionTerms", is_silent: bool) -> _Reason:
     if endpoint.protocol in ("udp", "quic"):
         return _Reason(
             "no answer", "check that a site listens there, that the port is open, and names and certificates"
@@ -92,6 +121,10 @@ def _reason(endpoint: Endpoint, terms: "SessionTerms") -> _Reason:
     except OSError as error:
         return _Reason(f"{(error.strerror or str(error)).lower()}", "check that a site listens there")
     with link:
+        if is_silent:
+            return _Reason(
+                "it accepted the connection and did not answer", "check that it is a site, and that it is not suspended"
+            )
         told = _tls_reason(link, endpoint, terms) if endpoint.protocol == "tls" else _refusal(terms)
     return _Reason(*told, is_reachable=True)
 

@@ -35,7 +35,7 @@ from headrace.link.diagnosis import all_refuse, explain_connecting, explain_list
 from headrace.link.endpoint import SECURE, Endpoint, check_endpoint, parse_endpoint
 from headrace.link.keys import site_key
 from headrace.link.scouting import Scouting
-from headrace.link.settings import SHARED_BYTES, plain_words, protocols, settings_of
+from headrace.link.settings import OPEN_S, SHARED_BYTES, plain_words, protocols, settings_of
 from headrace.product.put import is_origin
 from headrace.units import format_age, format_size
 
@@ -51,6 +51,8 @@ _TURN_S = 0.5  # how long a session waits for others that stop at the same time
 _NOTICE_S = 1.0  # before a client says for whom it waits, unless it does not wait
 _PATIENT_S = 5.0
 _PAUSE_S, _PAUSE_S_MAX = 0.05, 0.5  # between two attempts of a client to connect
+_ATTEMPT_S_MIN = 0.5
+_SILENT = 0.9  # of the time of an attempt: it was not refused, but had no answer
 
 log = logging.getLogger("headrace.link")
 
@@ -189,16 +191,18 @@ def _note_waiting(terms: SessionTerms) -> None:
 
 
 def _try_to_open(terms: SessionTerms) -> zenoh.Session:
-    config, begun, pause_s = _configuration(terms), time.monotonic(), _PAUSE_S
+    begun, left_s, pause_s = time.monotonic(), terms.timeout_s, _PAUSE_S
     while True:
+        tried, attempt_s = time.monotonic(), max(left_s / max(len(terms.connect), 1), _ATTEMPT_S_MIN)
         try:
-            return zenoh.open(config)
+            return zenoh.open(_configuration(replace(terms, timeout_s=min(attempt_s, terms.timeout_s))))
         except zenoh.ZError as error:
-            taken_s = time.monotonic() - begun
-            left_s = terms.timeout_s - taken_s
-            is_hopeless = terms.refused_s is not None and taken_s >= terms.refused_s and all_refuse(terms.connect)
-            if left_s <= 0 or is_hopeless:
-                raise _opening_error(terms, str(error)) from None
+            now = time.monotonic()
+            left_s = begun + terms.timeout_s - now
+            may_give_up = terms.refused_s is not None and now - begun >= terms.refused_s
+            if left_s <= 0 or (may_give_up and all_refuse(terms.connect)):
+                is_silent = now - tried >= _SILENT * min(attempt_s, OPEN_S)
+                raise _opening_error(terms, str(error), is_silent) from None
         time.sleep(min(pause_s, left_s))
         pause_s = min(2 * pause_s, _PAUSE_S_MAX)
 
@@ -224,9 +228,9 @@ def _configuration(terms: SessionTerms) -> zenoh.Config:
     return config
 
 
-def _opening_error(terms: SessionTerms, told: str) -> FabricError:
+def _opening_error(terms: SessionTerms, told: str, is_silent: bool = False) -> FabricError:
     if "Unable to connect" in told or "No router" in told or (terms.mode == "client" and not terms.connect):
-        return explain_connecting(terms)
+        return explain_connecting(terms, is_silent)
     told_of = [text for text in terms.listen if text.partition("/")[2] in told] or list(terms.listen)
     if told_of:
         return explain_listening(told_of[0] if len(told_of) == 1 else " or ".join(told_of), told)

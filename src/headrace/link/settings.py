@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SESSIONS_MAX = 10_000
 PENDING_MAX = 2_000  # links that are not authenticated yet
-_OPEN_MS = 5_000  # to set up a link, incoming or outgoing
+OPEN_S = 5.0  # to set up a link, incoming or outgoing
 SHARED_BYTES = 128 << 20  # of a site's pages that others are reading; two replies from its log
 _KEEP_ALIVES = 4  # within a lease
 _RETRY = {"period_init_ms": 100, "period_max_ms": 1_000, "period_increase_factor": 2}
@@ -99,8 +99,8 @@ def _transport_settings(terms: "SessionTerms") -> dict[str, Any]:
         "transport/shared_memory/transport_optimization/pool_size": SHARED_BYTES,
         "transport/unicast/max_sessions": SESSIONS_MAX,
         "transport/unicast/accept_pending": PENDING_MAX,
-        "transport/unicast/accept_timeout": _OPEN_MS,
-        "transport/unicast/open_timeout": min(_OPEN_MS, round(terms.timeout_s * 1000)),
+        "transport/unicast/accept_timeout": round(OPEN_S * 1000),
+        "transport/unicast/open_timeout": round(min(OPEN_S, terms.timeout_s) * 1000),
         "transport/unicast/compression/enabled": terms.compression,
         "transport/link/tx/lease": round(terms.lease_s * 1000),
         "transport/link/tx/keep_alive": _KEEP_ALIVES,

@@ -10,6 +10,7 @@ loaded only for sites.
 """
 
 import os
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -65,10 +66,11 @@ def connect_within(
     from headrace.remote.client.queue import RemoteQueue
 
     patience_s = parse_age(patience, "patience")
+    until = time.monotonic() + patience_s
     found = find(where, patience_s, tls, user, refused_s, through)
     shown = str(Address(found.endpoint, found.site)) if where.startswith(SITE) else where
     try:
-        return RemoteQueue(Connection(found.session, shown, found.site, found.principal, patience_s, on_loss))
+        return RemoteQueue(Connection(found.session, shown, found.site, found.principal, patience_s, on_loss, until))
     except BaseException:
         found.session.close()  # type: ignore[no-untyped-call]
         raise

@@ -54,6 +54,7 @@ _PRODUCTS_S = 600.0  # the same for replies with products: one may be large, and
 _SLOWEST_LINK = 20_000  # bytes per second
 _LEAVE_S = 1.0  # patience of `close`, and
 _LEFT_S = 5.0  # how long it waits for one reply: a site that hangs must not hold up the end of a program
+_GREETING_S_MIN = 0.5  # for a site that was found at the last moment
 _LIMIT_S_MIN = 0.05  # for a reply, however late it is
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 _BLOCK = zenoh.CongestionControl.BLOCK
@@ -78,13 +79,19 @@ class NotYet(Exception):  # noqa: N818
         self.waits_for = waits_for
 
 
+def _left_s(until: float) -> float:
+    return max(until - time.monotonic(), _GREETING_S_MIN)
+
+
 class Connection:
     """Open until `close`. `name` is that of the client's certificate or user, if it has one."""
 
     def __init__(
         self, session: zenoh.Session, endpoint: str, site: str, name: str | None, patience_s: float,
-        on_loss: OnLoss = "raise",
+        on_loss: OnLoss = "raise", until: float | None = None,
     ) -> None:  # fmt: skip
+        """Greet the site; SiteUnreachableError if it does not answer until then, in monotonic seconds."""
+        until = time.monotonic() + patience_s if until is None else until
         self.endpoint, self.site, self.patience_s, self.on_loss = endpoint, site, patience_s, on_loss
         self.names, self.clock = Names(), SiteClock()
         self._session, self._key = session, principal_key(call_key(site), name)
@@ -104,11 +111,11 @@ class Connection:
         self._queue: bytes | None = None
         self._token = session.liveliness().declare_token(client_key(site, client_digest(self._client)))
         hello = Hello(HELLO, OLDEST_VERSION, VERSION)
-        self._version = self.ask(hello, Welcome, patience_s=patience_s)[0].version
+        self._version = self.ask(hello, Welcome, patience_s=_left_s(until))[0].version
         if self._version < VERSION:
             log.warning("site %s speaks version %d of the protocol, this program version %d; it refuses newer calls",
                         site, self._version, VERSION)  # fmt: skip
-        here, _ = self.ask(Identify(), Identity, patience_s=patience_s)
+        here, _ = self.ask(Identify(), Identity, patience_s=_left_s(until))
         self._queue, self.dedup = here.queue, here.config.dedup
         self.known_next = here.next  # the queue's next sequence has been at least this
         atexit.register(self._close_at_exit)

@@ -86,13 +86,14 @@ def _await_site(session: zenoh.Session, endpoint: str, site: str | None, until: 
     notice = Notice(f"{f'site {site} behind' if site else 'the site at'} {endpoint}", until)
     while True:
         view, now = view_of(session), time.monotonic()
-        if site is None and len(nearest := view.nearest()) == 1:
-            return nearest.pop()
-        if site is not None and len(ids := view.ids(site)) == 1:
-            return site
-        if site is not None:
-            conflict.check(site, dict.fromkeys(ids, endpoint), ids & view.neighbours, now, until)
-        if now >= until or (site is None and view.names and now - begun >= _NEAREST_S):
+        names = view.nearest() if site is None else {site}
+        if len(names) == 1:
+            (name,) = names
+            if len(ids := view.ids(name)) == 1:
+                return name
+            conflict.check(name, dict.fromkeys(ids, endpoint), ids & view.neighbours, now, until)
+        is_elsewhere = site is None and bool(view.names) and len(names) != 1
+        if now >= until or (is_elsewhere and now - begun >= _NEAREST_S):
             raise _not_at(endpoint, site, view)
         notice.look(now, sites_seen(view.names))
         time.sleep(pause_s(turn))

@@ -22,7 +22,7 @@ import zenoh
 
 from headrace.errors import FabricError, HeadraceError, SiteUnreachableError
 from headrace.link.credentials import TlsTerms, UserTerms, principal_of
-from headrace.link.diagnosis import all_refuse
+from headrace.link.diagnosis import all_refuse, soonest_first
 from headrace.link.known import CANDIDATES_MAX, Candidate
 from headrace.link.scouting import Nearby, scouted, usable
 from headrace.link.session import SessionTerms, open_session
@@ -90,7 +90,7 @@ class _Search:
                 if look is not None:
                     self.kept = look
                     assert look.session is not None  # it has seen the site
-                    return Found(look.session, look.candidate.endpoints[0], self.site, look.principal)
+                    return Found(look.session, look.endpoint, self.site, look.principal)
                 self._begin_with_heard()
                 self.changed.wait(_WAKE_S)
 
@@ -167,6 +167,7 @@ class _Look(threading.Thread):
     def __init__(self, search: _Search, candidate: Candidate) -> None:
         super().__init__(name=f"headrace-find-{candidate.endpoints[0]}")
         self.candidate, self._search = candidate, search
+        self.endpoint = candidate.endpoints[0]  # or the one that was reached
         self.session: zenoh.Session | None = None
         self.principal: str | None = None
         self.view = View()
@@ -208,11 +209,13 @@ class _Look(threading.Thread):
         tls, user = (self._search.tls, self._search.user) if login is None else login.read()
         left_s = max(self._search.until - time.monotonic(), LOOK_S_MIN)
         timeout_s = min(left_s, _ATTEMPT_S if turn == 0 else 2 * _ATTEMPT_S)
+        endpoints = self.candidate.endpoints
+        if len(endpoints) > 1:
+            endpoints = soonest_first(endpoints)
         session = open_session(
-            SessionTerms(
-                "client", connect=self.candidate.endpoints, tls=tls, user=user, timeout_s=timeout_s, refused_s=0
-            )
+            SessionTerms("client", connect=endpoints, tls=tls, user=user, timeout_s=timeout_s, refused_s=0)
         )
+        self.endpoint = endpoints[0]
         return session, principal_of(tls, user)
 
     def _note(self, view: View, reason: HeadraceError | None, is_settled: bool, is_hopeless: bool) -> None:
