@@ -20,6 +20,7 @@ from headrace.link.session import SessionTerms, locators, open_session, site_tok
 from headrace.queue import AnyQueue
 from headrace.site.site import Site
 from support.fleet import Fabric, free_port
+from support.links import make_certs, tls
 from support.serving import Served, Wire
 from support.waiting import until
 
@@ -30,7 +31,9 @@ Known = pytest.MonkeyPatch
 def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Known:
     """No endpoint is known; `know` adds some."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr("headrace.remote.client.connect.REFUSED_S", 0.5)
+    monkeypatch.setattr("headrace.remote.client.connect.REFUSED_S", 0.3)
+    for home in ("remote.client.find", "link.session"):
+        monkeypatch.setattr(f"headrace.{home}._NOTICE_S", 0.1)
     return monkeypatch
 
 
@@ -147,6 +150,25 @@ def test_sites_that_answer_multicast_are_found_by_name_and_do_not_link_to_each_o
         assert [len(list(site._session.info.routers_zid())) for site in served if site._session] == [0, 0]
 
 
+def test_a_program_with_certificates_finds_a_site_that_has_one_and_no_other(
+    known: Known, shared_memory: Path, tmp_path: Path
+) -> None:
+    known.setenv("HEADRACE_SCOUTING", f"224.0.0.224:{multicast_port()}")
+    certs = make_certs(tmp_path / "certs", "north", "ada")
+    with ExitStack() as sites:
+        for name, protocol in (("north", "tls"), ("south", "tcp")):
+            terms = SessionTerms(
+                "router", listen=(f"{protocol}/127.0.0.1:0",), scouting="answer", tls=tls(certs, "north")
+            )
+            session = sites.enter_context(open_session(terms))
+            served = Served(shared_memory, (session, locators(session)[0]), origin=name)
+            sites.callback(served.close)
+        with headrace.connect("site:north", tls=tls(certs, "ada")) as queue:
+            assert queue.put(b"1", feed="x") == 1
+        with pytest.raises(SiteUnreachableError, match="2 answered, 1 of them with no endpoint with tls or quic"):
+            headrace.connect("site:south", tls=tls(certs, "ada"), patience=1)
+
+
 def test_a_candidate_that_does_not_answer_holds_up_no_other(pair: Fabric, known: Known) -> None:
     wire = Wire(endpoint_of(pair, "a"))
     wire.freeze()
@@ -191,6 +213,7 @@ def test_a_search_ends_soon_if_nothing_is_reachable(known: Known) -> None:
 
 
 def test_wrong_credentials_are_not_a_site_that_is_unreachable(known: Known, tmp_path: Path) -> None:
+    known.setattr("headrace.remote.client.search._ATTEMPT_S", 0.5)
     (tmp_path / "users").write_text("ada:secret\n")
     endpoint = f"tcp/127.0.0.1:{free_port()}"
     know(known, endpoint)

@@ -13,6 +13,7 @@ A thread cannot be interrupted while Zenoh opens a session. So an attempt is sho
 interpreter waits for the last attempts, because Zenoh must not return into an interpreter that is ending.
 """
 
+import logging
 import math
 import threading
 import time
@@ -34,6 +35,8 @@ _SETTLED_S = 0.25  # for the tokens to arrive at a session that has just been op
 _ATTEMPT_S = 2.0  # to open a session; longer at the second time
 _WAKE_S = 0.05
 
+log = logging.getLogger("headrace.link")
+
 
 def find_named(
     site: str, candidates: Iterable[Candidate], tls: TlsTerms | None, user: UserTerms | None, patience_s: float,
@@ -49,7 +52,7 @@ def find_named(
         if not scouts:
             return search.run(candidates)
         with scouted(search.hear) as group:
-            search.group = group
+            search.scouts, search.group = True, group
             return search.run(candidates)
     finally:
         search.is_over.set()
@@ -63,7 +66,8 @@ class _Search:
     ) -> None:
         self.site, self.tls, self.user, self.until = site, tls, user, until
         self.begun, self._refused_s = time.monotonic(), refused_s
-        self.group: str | None = None  # of multicast
+        self.scouts = False  # by multicast
+        self.group: str | None = None  # of multicast; None: it is off
         self.changed = threading.Condition()
         self.is_over = threading.Event()
         self.kept: _Look | None = None
@@ -90,6 +94,7 @@ class _Search:
                 if look is not None:
                     self.kept = look
                     assert look.session is not None  # it has seen the site
+                    log.info("site %s is reached through %s (%s)", self.site, look.endpoint, look.candidate.source)
                     return Found(look.session, look.endpoint, self.site, look.principal)
                 self._begin_with_heard()
                 self.changed.wait(_WAKE_S)
@@ -140,6 +145,8 @@ class _Search:
         told = [look.told() for look in self._looks]
         if self.group is not None:
             told.append(f"multicast {self.group}: {self._answers()}")
+        elif told and self.scouts:
+            told.append("multicast is off")
         return "; ".join(told) or "nothing: no endpoint is known, and multicast is off"
 
     def _answers(self) -> str:
