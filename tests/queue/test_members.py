@@ -71,6 +71,13 @@ def test_a_difference_leaves_everybody_else_as_they_are() -> None:
     ]
 
 
+def test_the_end_of_any_run_of_a_site_is_the_end_of_the_site_if_there_is_no_other() -> None:
+    view = View()
+    view.see(Look([site("a", "1")]))
+    ended = Look([], [End("site", "a", "2", "stopped")], is_whole=False)  # nobody here has seen run 2
+    assert told(view, ended) == ["site:a left (lost)"]
+
+
 def test_whatever_was_missed_the_view_ends_with_the_true_state() -> None:
     chance = random.Random(random_seed())
     view, here = View(), dict[str, Member]()

@@ -122,6 +122,17 @@ def test_a_restarted_site_is_the_new_one_while_the_old_link_has_not_ended() -> N
     assert tokens.present() == {"b": ("1", "")}
 
 
+def test_a_site_that_stops_is_not_followed_by_its_dead_predecessor() -> None:
+    tokens = Tokens()
+    tokens.see("9")
+    tokens.see("9", there=False)
+    tokens.see("1")
+    tokens.see("1", "leaving")
+    tokens.see("1", there=False)
+    assert tokens.present() == {}
+    assert tokens.seen.end_of("b", "1").reason == "stopped"
+
+
 def test_after_a_new_subscription_sites_have_some_time_to_be_seen_again() -> None:
     tokens = Tokens()
     tokens.see("1")

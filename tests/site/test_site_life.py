@@ -43,7 +43,7 @@ def test_a_site_that_fails_to_start_leaves_no_thread_running(
     Site(session, queue, []).close()
 
 
-@pytest.mark.parametrize("number", range(1, 6))
+@pytest.mark.parametrize("number", range(1, 8))
 def test_a_site_whose_session_refuses_a_declaration_leaves_nothing_running(
     session: zenoh.Session, queue: Queue, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:

@@ -34,6 +34,10 @@ _Text = Annotated[str, msgspec.Meta(max_length=1024)]
 _Feeds = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=4096)], ...], msgspec.Meta(max_length=FEEDS_MAX)]
 
 
+def key_of(role: Role, name: str, instance: str) -> Key:
+    return role, name, "" if role == "site" else instance
+
+
 class Member(msgspec.Struct, frozen=True, omit_defaults=True):
     """A site, or a program at a site."""
 
@@ -47,7 +51,7 @@ class Member(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def key(self) -> Key:
-        return self.role, self.name, "" if self.role == "site" else self.instance
+        return key_of(self.role, self.name, self.instance)
 
     def __str__(self) -> str:
         return f"{self.role}:{self.name}"
@@ -88,6 +92,10 @@ class End(msgspec.Struct, frozen=True):
     name: _Text
     instance: _Text
     reason: Literal["stopped", "lost"]
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.role, self.name, self.instance)
 
 
 class Wanted(NamedTuple):
@@ -139,10 +147,11 @@ class View:
         now_ns = time.time_ns()
         came = {member.key: member for member in look.members}
         ended: dict[Key, Reason] = {(end.role, end.name, end.instance): end.reason for end in look.ends}
+        gone = {end.key for end in look.ends}
         events = [
             MemberEvent("left", self._why(member, ended, look.otherwise), member, now_ns)
             for key, member in list(self.here.items())
-            if key not in came and (look.is_whole or (*key[:2], member.instance) in ended)
+            if key not in came and (look.is_whole or key in gone)
         ]
         for event in events:
             self._forget(event.member)

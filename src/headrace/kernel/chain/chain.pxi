@@ -376,7 +376,7 @@ cdef class Chain:
         return count
 
     def left_cleanly(self, uint32_t number, uint64_t attached_ns):
-        """Did the consumer that attached there at that time detach by itself? False if another one has done so since."""
+        """Did the consumer that attached there at that time detach by itself? No, if another one has done so since."""
         return load64(&consumer_at(self.header, checked(number, CONSUMERS_MAX)).left_ns) == attached_ns
 
     def consumers(self):

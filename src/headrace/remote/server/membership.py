@@ -58,7 +58,12 @@ class Membership:
         self._watched_at = self._looked_at = self._offered_at = -_WATCHED_S
         self._known_programs: list[Member] = []
         self._is_leaving = self._is_stopped = False
-        self._tokens = declarations.add(lambda: self._listen(session))
+        self._own.refresh()
+        try:
+            self._tokens = declarations.add(lambda: self._listen(session))
+        except zenoh.ZError:
+            self._own.close()
+            raise
         self._thread = threading.Thread(target=self._run, name="headrace-members")
         self._thread.start()
 
@@ -88,6 +93,8 @@ class Membership:
             if len(self._waiting) >= WATCHING_MAX or of_one >= WATCHING_OF_ONE_MAX:
                 raise Busy
             self._watched_at = time.monotonic()
+            if not call.state:
+                self._looked_at = -_WATCHED_S  # look now
             self._waiting.append(pending)
         if self._is_stopped:
             self._answer(time.monotonic())
@@ -96,15 +103,20 @@ class Membership:
     def _answer(self, now: float) -> None:
         with self._lock:
             ready = [call for call in self._waiting if self._is_stopped or self._is_due(call, now)]
-            self._waiting = [call for call in self._waiting if call not in ready]
+            done = set(map(id, ready))
+            self._waiting = [call for call in self._waiting if id(call) not in done]
         for call in ready:
             call.finish(self._reply(call))
 
     def _is_due(self, pending: PendingCall, now: float) -> bool:
+        """Whether the client does not know this state. Its first list is one that everybody was asked for."""
         call = pending.call
         assert isinstance(call, WatchMembers)
-        is_known = (call.list_id, call.state) == (self._roster.list_id, self._roster.state)
-        return pending.deadline <= now or not is_known
+        if pending.deadline <= now:
+            return True
+        if call.list_id != self._roster.list_id or not call.state:
+            return self._looked_at >= pending.deadline - call.wait_s and self._others.is_settled(now)
+        return call.state != self._roster.state
 
     def _reply(self, pending: PendingCall) -> MemberChanges:
         call, access = pending.call, pending.client.access
@@ -130,10 +142,10 @@ class Membership:
             self._wake.clear()
 
     def _pause_s(self, now: float) -> float:
-        due = [_OFFER_S, self._seen.due_s(now), self._others.due_s(now)]
+        due = [_OFFER_S, self._seen.due_s(now)]
         due += [call.deadline - now for call in self._waiting.copy()]
         if now - self._watched_at < _WATCHED_S:
-            due.append(_LOOK_S)
+            due += [_LOOK_S, self._others.due_s(now)]
         return max(0.0, min(each for each in due if each is not None))
 
     def _turn(self, now: float) -> None:
@@ -141,19 +153,20 @@ class Membership:
             if now - self._offered_at >= _OFFER_S and not self._is_leaving:
                 self._offered_at = now
                 self._own.refresh()
-            if now - self._watched_at < _WATCHED_S and now - self._looked_at >= _LOOK_S:
+            is_watched = now - self._watched_at < _WATCHED_S
+            if is_watched and now - self._looked_at >= _LOOK_S:
                 self._looked_at = now
                 self._known_programs = self._look_at_programs()
-            self._roster.update([*self._sites(now), *self._known_programs], self._end_of)
+            self._roster.update([*self._sites(now, is_watched), *self._known_programs], self._end_of)
             self._seen.forget_ends()
             self._answer(now)
 
-    def _sites(self, now: float) -> list[Member]:
+    def _sites(self, now: float, is_watched: bool) -> list[Member]:
         present = self._seen.present(now)
         own = [] if self._is_leaving else [Member("site", self._site, self._site, self._own.zid, self._own.feeds)]
         return own + [
             Member("site", name, name, present[name][0], feeds)
-            for name, feeds in self._others.feeds_of(present, now).items()
+            for name, feeds in self._others.feeds_of(present, now, is_watched).items()
         ]
 
     def _look_at_programs(self) -> list[Member]:
@@ -180,9 +193,12 @@ class Membership:
     def leave(self) -> None:
         """Tell other sites and the clients that watch that this site is about to stop."""
         self._is_leaving = True
-        with self._turning:
-            self._own.leave()
-        self._turn(time.monotonic())
+        try:
+            with self._turning:
+                self._own.leave()
+            self._turn(time.monotonic())
+        except (zenoh.ZError, HeadraceError) as error:
+            log.warning("that the site stops was not announced: %s", error)
 
     def close(self) -> None:
         """Answer every call that waits."""

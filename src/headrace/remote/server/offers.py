@@ -1,7 +1,8 @@
 """Offers: the feeds that are put at this site and at others, for the list of members.
 
-A site shows a digest of its feeds in a token, and anybody who wants to know the feeds queries its description, which
-has those that they may receive. So nobody polls. A digest is made anew every two seconds, if the feeds have changed.
+A site shows a digest of its feeds in a token. Another site whose clients watch members queries its description when
+the digest changes; that has the feeds which the other site may receive. So nobody polls, and a fabric that nobody
+watches has no queries at all. The digest is made anew every two seconds.
 """
 
 import hashlib
@@ -75,11 +76,16 @@ class _Offer:
     """What is known of one state of another site."""
 
     state: tuple[str, str]
-    since: float  # when the site appeared
+    is_hidden: bool  # the site has just appeared
+    since: float = 0.0  # when the site was first asked; 0: not yet
     ask_at: float = 0.0  # when to ask, again
     asked: int = 0
     is_told: bool = False
     feeds: tuple[str, ...] = ()
+
+    def is_settled(self, now: float) -> bool:
+        """Whether the site has replied, or had its time to."""
+        return self.is_told or bool(self.since and now - self.since >= _SHOWN_S)
 
 
 class OtherOffers:
@@ -90,28 +96,39 @@ class OtherOffers:
         self._offers: dict[str, _Offer] = {}
         self._came: deque[tuple[str, tuple[str, str], bytes]] = deque()  # at most one for each query
 
-    def feeds_of(self, sites: Sites, now: float) -> dict[str, tuple[str, ...]]:
-        """The feeds of these sites; a site that has just appeared is left out until its feeds are known."""
+    def feeds_of(self, sites: Sites, now: float, is_watched: bool) -> dict[str, tuple[str, ...]]:
+        """The feeds of these sites, as far as they are known. While anybody watches, those that are not are queried.
+
+        A site that appears then is left out until its feeds are known, for a second at most.
+        """
         self._take_replies()
-        self._offers = {name: offer for name, offer in self._offers.items() if name in sites}
-        free = _AT_ONCE
-        shown = {}
-        for name, state in sites.items():
-            offer = self._offers.get(name)
-            if offer is None or offer.state != state:
-                feeds, since = ((), now) if offer is None else (offer.feeds, offer.since)
-                offer = self._offers[name] = _Offer(state, since, feeds=feeds)
-            if free > 0 and not offer.is_told and now >= offer.ask_at:
-                free -= 1
-                offer.ask_at = now + _AGAIN_S[min(offer.asked, len(_AGAIN_S) - 1)]
-                offer.asked += 1
-                self._ask(name, state)
-            if offer.is_told or now - offer.since >= _SHOWN_S:
-                shown[name] = offer.feeds
-        return shown
+        self._offers = {name: self._offer(name, state, is_watched) for name, state in sites.items()}
+        if is_watched:
+            self._ask_all(now)
+        for offer in self._offers.values():
+            offer.is_hidden = offer.is_hidden and is_watched and not offer.is_settled(now)
+        return {name: offer.feeds for name, offer in self._offers.items() if not offer.is_hidden}
+
+    def _offer(self, name: str, state: tuple[str, str], is_watched: bool) -> _Offer:
+        before = self._offers.get(name)
+        if before is None:
+            return _Offer(state, is_hidden=is_watched)
+        return before if before.state == state else _Offer(state, before.is_hidden, before.since, feeds=before.feeds)
+
+    def _ask_all(self, now: float) -> None:
+        due = [(name, offer) for name, offer in self._offers.items() if not offer.is_told and now >= offer.ask_at]
+        for name, offer in due[:_AT_ONCE]:
+            offer.since = offer.since or now
+            offer.ask_at = now + _AGAIN_S[min(offer.asked, len(_AGAIN_S) - 1)]
+            offer.asked += 1
+            self._ask(name, offer.state)
+
+    def is_settled(self, now: float) -> bool:
+        """Whether all sites have replied, or had their time to."""
+        return all(offer.is_settled(now) for offer in self._offers.values())
 
     def due_s(self, now: float) -> float | None:
-        """In how many seconds a site has to be asked again; None if there is none."""
+        """In how many seconds a site has to be queried again; None if there is none."""
         moments = [offer.ask_at for offer in self._offers.values() if not offer.is_told]
         return max(_AGAIN_S[0], min(moments) - now) if moments else None
 

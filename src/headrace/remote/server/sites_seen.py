@@ -99,6 +99,11 @@ class SitesSeen:
 
     def _settle(self, now: float) -> None:
         over = [key for key, each in self._sessions.items() if each.gone_at is not None and each.gone_at <= now]
+        ended = {name for name, _ in over}
+        over += [
+            key for key, each in self._sessions.items()
+            if key[0] in ended and key not in over and each.gone_at is not None
+        ]  # fmt: skip
         for name, zid in over:
             session = self._sessions.pop((name, zid))
             self._ends[name, zid] = End("site", name, zid, "stopped" if session.is_leaving else "lost")
