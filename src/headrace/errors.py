@@ -60,6 +60,9 @@ duplicate, nothing to read, a lost range) are return values, not errors. An erro
 is gone says so in its docstring.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 _EXCERPT_WIDTH = 100  # characters shown of a long text
 _EXCERPT_BEFORE = 60  # of them before the caret
 
@@ -307,7 +310,13 @@ class FabricMessageError(FabricError):
 
 
 class SiteUnreachableError(FabricError):
-    """A site did not reply until the timeout. It may or may not have acted. Recovers when it is back."""
+    """A site did not reply until the timeout. It may or may not have acted. Recovers when it is back.
+
+    If a put raised it, `retry(timeout=None)` makes the same put again and returns its outcome: the products are stored
+    once, whether or not the first attempt stored them. It is None for other calls: make them again.
+    """
+
+    retry: Callable[..., Any] | None = None
 
 
 class AccessDeniedError(FabricError):

@@ -121,46 +121,6 @@ def test_an_unknown_policy_is_refused(served: Served) -> None:
         headrace.connect(served.endpoint, on_loss="retry")  # type: ignore[arg-type]
 
 
-# --- repeated puts ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dedup", ["identity", "none"])
-@pytest.mark.parametrize("ident", ["", "one"])
-def test_a_put_whose_reply_died_with_the_site_is_stored_once(
-    make_served: Callable[..., Served], dedup: str, ident: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The site executes the call, and is restarted before its reply has arrived."""
-    served: Served = make_served(dedup=dedup)
-    remote = served.connect()
-    for put_it in (
-        lambda: remote.put(b"1", feed="wx", ident=ident),
-        lambda: remote.put_many([b"2", b"3"], feed="wx", ident=ident and ["two", "three"]),
-    ):
-        lose_one_reply(served, remote, monkeypatch)
-        outcome = put_it()
-        monkeypatch.undo()
-        if dedup == "none" or not ident:
-            assert outcome == 1 if isinstance(outcome, int) else (outcome.stored, outcome.first) == (2, 2)
-    assert [bytes(product.payload) for product in served.queue.read()] == [b"1", b"2", b"3"]
-
-
-def lose_one_reply(served: Served, remote: RemoteQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restart the site after the next reply to a put has been sent, and forget that reply."""
-    connection, lost = remote._connection, []
-    real = connection.attempt
-
-    def attempt(call: Any, *arguments: Any, **options: Any) -> Any:
-        came = real(call, *arguments, **options)
-        if type(call).__name__.startswith("Put") and not lost:
-            lost.append(call)
-            served.stop()
-            served.start()
-            return None
-        return came
-
-    monkeypatch.setattr(connection, "attempt", attempt)
-
-
 def test_a_put_of_an_event_loop_waits_for_the_site_as_long_as_any_other(served: Served, wire: Wire) -> None:
     """And not as long as its thread waits for a blocking station at a time."""
     remote = served.connect(wire.endpoint)

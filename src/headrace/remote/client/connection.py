@@ -56,6 +56,7 @@ _LEAVE_S = 1.0  # patience of `close`, and
 _LEFT_S = 5.0  # how long it waits for one reply: a site that hangs must not hold up the end of a program
 _GREETING_S_MIN = 0.5  # for a site that was found at the last moment
 _LIMIT_S_MIN = 0.05  # for a reply, however late it is
+_PARKED_SPAN = 256  # calls for which a parked one is remembered; a site remembers 1,024 of one client
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 _BLOCK = zenoh.CongestionControl.BLOCK
 
@@ -101,6 +102,7 @@ class Connection:
         self._numbers = 0
         self._open: dict[int, None] = {}  # calls that may be repeated, the oldest first
         self._ended: deque[int] = deque()  # those of them that will not be repeated
+        self._parked: set[int] = set()  # those that are under way no longer, and may be repeated later
         self._followers = 0
         self._silent_since: float | None = None
         self._closed = threading.Event()
@@ -133,6 +135,22 @@ class Connection:
         """The call has its reply, or will not be repeated. Takes no lock, like `send`."""
         self._ended.append(number)
 
+    def park(self, number: int) -> None:
+        """The call has no reply, and may be repeated later: the site remembers it until many others were made."""
+        with self._lock:
+            self._parked.add(number)
+
+    def resume(self, number: int) -> int:
+        """The number of a parked call that is repeated now; 0 if too many others were made since."""
+        with self._lock:
+            self._parked.discard(number)
+            return number if number in self._open else 0
+
+    def note_next(self, sequence: int) -> None:
+        """The queue's next sequence has been at least this."""
+        with self._lock:
+            self.known_next = max(self.known_next, sequence)
+
     def get_number(self) -> int:
         """A number for a Get, which the site remembers until the next Get."""
         with self._lock:
@@ -150,6 +168,9 @@ class Connection:
         with self._lock:
             while self._ended:
                 self._open.pop(self._ended.popleft(), None)
+            for parked in [each for each in self._parked if each < self._numbers - _PARKED_SPAN]:
+                self._parked.discard(parked)
+                self._open.pop(parked, None)
             oldest = next(iter(self._open), self._numbers + 1)
         return encode(Envelope(self._version, self._client, self._queue, number, oldest, call))
 

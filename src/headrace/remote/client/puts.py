@@ -1,34 +1,53 @@
 """Puts: what all puts of a remote client have in common, those of its queue and those of its suppliers.
 
-A put whose reply is lost is repeated, and executed once. While a blocking station is full the site replies that nothing
+A put whose reply is lost is repeated, and stored once. While a blocking station is full the site replies that nothing
 was stored yet, and the put is made again, until its timeout; the log says for whom it waits. A task that is cancelled
 makes no further attempt; what it has sent may be stored.
+
+A put that ended without a reply can be made again as the same put (`SiteUnreachableError.retry`). Its number tells the
+site that it is the same call, as long as the site runs and both remember it. A site that was restarted looks for the
+products in what was stored since the put began (server/repeated.py).
 """
 
 import logging
 import time
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
 
-from headrace.errors import BlockedError
+from headrace.errors import BlockedError, SiteUnreachableError
 from headrace.log.append import Duplicate, Receipt
+from headrace.log.columns import PutColumns, Texts
 from headrace.log.seams import Timeout
 from headrace.log.waits import Waits
-from headrace.remote.client.arguments import timeout_of
+from headrace.product.put import PutFacts
+from headrace.remote.client.arguments import put_call, put_many_call, timeout_of
 from headrace.remote.client.connection import Connection, NotYet
 from headrace.remote.client.waiting import BLOCKING, Wait, finish
 from headrace.remote.protocol.calls import PutBatch, PutMany, PutOne
 from headrace.remote.protocol.replies import Number, PutOutcome
 
-Put = PutOne | PutMany | PutBatch
-Putting = TypeVar("Putting", Number, PutOutcome)
+Outcome = TypeVar("Outcome", int | Duplicate, Receipt)
 
 _GRACE_S = 0.5  # beyond the timeout, for the reply of a site that has waited until then
 
 log = logging.getLogger("headrace.queue")
+
+
+@dataclass(slots=True)
+class Put(Generic[Outcome]):
+    """One put, however often it is made: the call, what its reply means, and what is known of it so far."""
+
+    call: PutOne | PutMany | PutBatch
+    payload: bytes
+    reply: type[Number] | type[PutOutcome]
+    outcome: Callable[[Any], Outcome]  # of a reply
+    number: int = 0  # of a call that has no reply yet; 0: there is none
+    since: int = 0  # where in the queue its products may be; 0: it was never made
 
 
 class Puts:
@@ -37,35 +56,58 @@ class Puts:
     def __init__(self, connection: Connection) -> None:
         self._connection, self._waits = connection, Waits()
 
-    def put(self, call: Put, payload: bytes, kind: type[Putting], timeout: Timeout) -> Putting:
-        """Make the call, and repeat it while a blocking station is full."""
-        return finish(self.put_by(BLOCKING, call, payload, kind, timeout))
+    def put(self, put: Put[Outcome], timeout: Timeout = None) -> Outcome:
+        """Make the put, and repeat it while a blocking station is full."""
+        return finish(self.put_by(BLOCKING, put, timeout))
 
-    async def put_by(self, wait: Wait, call: Put, payload: bytes, kind: type[Putting], timeout: Timeout) -> Putting:
+    async def put_by(self, wait: Wait, put: Put[Outcome], timeout: Timeout) -> Outcome:
         """As `put`, waiting as `wait` does."""
         connection, seconds, begun_s = self._connection, timeout_of(timeout), time.monotonic()
-        since, turn = connection.known_next, 0
-
-        def repeated(call: Any) -> Any:
-            """An earlier run of the site may have stored it; a queue without duplicates does not recognise it."""
-            return msgspec.structs.replace(call, since=since) if connection.dedup == "none" else call
-
+        turn = 0
         while True:
             left = None if seconds is None else max(0.0, begun_s + seconds - time.monotonic())
-            attempt = msgspec.structs.replace(call, timeout_s=left, again=turn > 0)
-            within_s = None if left is None else left + _GRACE_S
+            resumes = bool(put.number)
             try:
-                reply, _ = await connection.once_by(wait, attempt, kind, payload, within_s=within_s, repeated=repeated)
-                connection.known_next = max(since, abs(reply.value if isinstance(reply, Number) else reply.first))
+                reply = await self._attempt(wait, put, left, turn > 0)
+                connection.note_next(_end_of(reply))
                 self._waits.end("put")
-                return reply
+                return put.outcome(reply)
+            except SiteUnreachableError as error:
+                error.retry = partial(self.put, put)
+                raise
             except BlockedError as error:
+                if resumes and (left is None or left > 0):  # its first attempt had less time
+                    continue
                 self._say(error.waits_for, begun_s)
                 raise
             except NotYet as blocked:
                 self._say(blocked.waits_for, begun_s)
+                put.since = 0
                 await connection.pause_by(wait, turn)
                 turn += 1
+
+    async def _attempt(self, wait: Wait, put: Put[Any], left_s: float | None, again: bool) -> Number | PutOutcome:
+        """Make the call until it has a reply; without one, its number stays valid for the next attempt."""
+        connection = self._connection
+        begun, put.since = put.since, put.since or connection.known_next
+        call = msgspec.structs.replace(put.call, timeout_s=left_s, again=again, since=begun)
+        number, put.number = connection.resume(put.number) or connection.begin(), 0
+        within_s = None if left_s is None else left_s + _GRACE_S
+        try:
+            reply: Number | PutOutcome
+            reply, _ = await connection.ask_by(
+                wait, call, put.reply, put.payload, number=number, within_s=within_s,
+                repeated=lambda call: msgspec.structs.replace(call, since=put.since),
+            )  # fmt: skip
+        except SiteUnreachableError:
+            put.number = number
+            connection.park(number)
+            raise
+        except BaseException:
+            connection.end(number)
+            raise
+        connection.end(number)
+        return reply
 
     def _say(self, waits_for: str, begun_s: float) -> None:
         """A put waits: log for whom, now and then."""
@@ -73,8 +115,25 @@ class Puts:
             log.warning("waiting for %s, at site %s", waits_for or "a blocking station", self._connection.site)
 
 
-def bytes_of(payload: Any) -> bytes:
-    return payload if isinstance(payload, bytes) else memoryview(payload).tobytes()
+def _end_of(reply: Number | PutOutcome) -> int:
+    """The queue's next sequence was at least this when the site replied."""
+    return abs(reply.value) + 1 if isinstance(reply, Number) else reply.first + reply.stored
+
+
+# --- the puts ---------------------------------------------------------------------------------------
+
+
+def one_put(where: Any, payload: Any, feed: Any, ident: Any, facts: PutFacts, dedup: str) -> Put[int | Duplicate]:
+    """A put of one product; `dedup` is the queue's rule."""
+    call, is_own = put_call(where, payload, feed, ident, facts, dedup)
+    held = payload if isinstance(payload, bytes) else memoryview(payload).tobytes()
+    return Put(call, held, Number, partial(outcome_of, is_own=is_own))
+
+
+def many_put(where: Any, held: list[Any], feed: Texts, ident: Texts, facts: PutColumns, dedup: str) -> Put[Receipt]:
+    """A put of many products as one."""
+    call, payload, is_own = put_many_call(where, held, feed, ident, facts, dedup)
+    return Put(call, payload, PutOutcome, partial(receipt_of, is_own=is_own))
 
 
 def outcome_of(reply: Number, is_own: bool) -> int | Duplicate:

@@ -36,8 +36,6 @@ from headrace.queue.members import Member, parse_wanted
 from headrace.relay.messages.page import records_of
 from headrace.remote.client.arguments import (
     plain_options,
-    put_call,
-    put_many_call,
     selection_text,
     start_text,
     timeout_of,
@@ -47,7 +45,7 @@ from headrace.remote.client.connection import Connection
 from headrace.remote.client.cursor import RemoteCursor
 from headrace.remote.client.follower import ReadTerms, RemoteFollower, read_all
 from headrace.remote.client.members import RemoteSource
-from headrace.remote.client.puts import Puts, bytes_of, outcome_of, receipt_of
+from headrace.remote.client.puts import Put, Puts, many_put, one_put, receipt_of
 from headrace.remote.client.station import RemoteStation, options_of
 from headrace.remote.client.waiting import AWAITING, BLOCKING, Wait, finish
 from headrace.remote.protocol.calls import (
@@ -134,15 +132,15 @@ class RemoteQueue:
     async def _put(
         self, wait: Wait, payload: Any, feed: str, ident: str, timeout: Timeout, facts: PutFacts
     ) -> int | Duplicate:
-        call, is_own = put_call(self.path, payload, feed, ident, facts, self._connection.dedup)
-        return outcome_of(await self._puts.put_by(wait, call, bytes_of(payload), Number, timeout), is_own)
+        put = one_put(self.path, payload, feed, ident, facts, self._connection.dedup)
+        return await self._puts.put_by(wait, put, timeout)
 
     async def _put_many(
         self, wait: Wait, payloads: Any, feed: Texts, ident: Texts, timeout: Timeout, facts: PutColumns
     ) -> Receipt:
         held = payloads if type(payloads) is list else payload_column(payloads)
-        call, payload, is_own = put_many_call(self.path, held, feed, ident, facts, self._connection.dedup)
-        return receipt_of(await self._puts.put_by(wait, call, payload, PutOutcome, timeout), is_own)
+        put = many_put(self.path, held, feed, ident, facts, self._connection.dedup)
+        return await self._puts.put_by(wait, put, timeout)
 
     def put_batch(self, batch: Batch, keep: Any = None, timeout: Timeout = None) -> Receipt:
         """Store products of any queue as they are, in one call: all or none."""
@@ -153,7 +151,7 @@ class RemoteQueue:
             payload = records_of(batch)
         except kernel.KernelError as error:
             raise records.explain_records(error, self.path, batch, self.config) from None
-        return receipt_of(self._puts.put(call, payload, PutOutcome, timeout))
+        return self._puts.put(Put(call, payload, PutOutcome, receipt_of), timeout)
 
     def flush(self) -> None:
         self._connection.ask(Flush(), Done)

@@ -5,28 +5,26 @@ restarted, or the connection was broken for longer, the next push takes a new sl
 """
 
 import threading
+import time
 from functools import cache, partial
 from types import TracebackType
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 
 import msgspec
 
 from headrace.channel.subtree import Subtree
 from headrace.channel.supplier import Prepared, feed_within
-from headrace.errors import ChannelError
+from headrace.errors import ChannelError, SiteUnreachableError
 from headrace.log.append import Duplicate, Receipt
 from headrace.log.columns import PutColumns, payload_column
 from headrace.log.seams import Timeout
 from headrace.product.put import PutFacts
-from headrace.remote.client.arguments import put_call, put_many_call
+from headrace.remote.client.arguments import timeout_of
 from headrace.remote.client.connection import Connection, Detached
-from headrace.remote.client.puts import Puts, Putting, bytes_of, outcome_of, receipt_of
+from headrace.remote.client.puts import Outcome, Put, Puts, many_put, one_put
 from headrace.remote.client.waiting import AWAITING, BLOCKING, Wait, finish
-from headrace.remote.protocol.calls import PutMany, PutOne
 from headrace.remote.protocol.channel_calls import CloseSupplier, OpenSupplier
-from headrace.remote.protocol.replies import Number, PutOutcome, Supplying
-
-Call = TypeVar("Call", PutOne, PutMany)
+from headrace.remote.protocol.replies import Supplying
 
 
 class RemoteSupplier:
@@ -48,39 +46,39 @@ class RemoteSupplier:
         **facts: Unpack[PutFacts],
     ) -> int | Duplicate:  # fmt: skip
         """Store one product in the channel, as `Supplier.push` does."""
-        return finish(self._push_one(BLOCKING, *self._one(payload, feed, ident, facts), payload, timeout))
+        return self._repeat(self._one(payload, feed, ident, facts), timeout)
 
     def push_many(
         self, payloads: Any, *, feed: Any = None, ident: Any = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
     ) -> Receipt:
         """Store many products as one batch, as `Supplier.push_many` does."""
-        return finish(self._push_many(BLOCKING, *self._many(payloads, feed, ident, facts), timeout))
+        return self._repeat(self._many(payloads, feed, ident, facts), timeout)
 
     async def push_async(
         self, payload: Any, *, feed: str | None = None, ident: str = "", timeout: Timeout = None,
         **facts: Unpack[PutFacts],
     ) -> int | Duplicate:  # fmt: skip
         """As `push`; no thread waits for it. A cancellation is as for `RemoteQueue.put_async`."""
-        return await self._push_one(AWAITING, *self._one(payload, feed, ident, facts), payload, timeout)
+        return await self._push(AWAITING, self._one(payload, feed, ident, facts), timeout)
 
     async def push_many_async(
         self, payloads: Any, *, feed: Any = None, ident: Any = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
     ) -> Receipt:
         """As `push_many`; no thread waits for it."""
-        return await self._push_many(AWAITING, *self._many(payloads, feed, ident, facts), timeout)
+        return await self._push(AWAITING, self._many(payloads, feed, ident, facts), timeout)
 
     def prepared(
         self, payload: Any, *, feed: str | None = None, ident: str = "", **facts: Unpack[PutFacts]
     ) -> Prepared:
         """A push that may be repeated until it succeeds, and is stored once."""
-        call = cache(partial(self._one, payload, feed, ident, facts))
-        return lambda timeout: finish(self._push_one(BLOCKING, *call(), payload, timeout))
+        put = cache(partial(self._one, payload, feed, ident, facts))
+        return lambda timeout: self._repeat(put(), timeout)
 
     def prepared_many(
         self, payloads: Any, *, feed: Any = None, ident: Any = "", **facts: Unpack[PutColumns]
     ) -> Prepared:
-        call = cache(partial(self._many, payloads, feed, ident, facts))
-        return lambda timeout: finish(self._push_many(BLOCKING, *call(), timeout))
+        put = cache(partial(self._many, payloads, feed, ident, facts))
+        return lambda timeout: self._repeat(put(), timeout)
 
     def close(self) -> None:
         """Free the slot for other suppliers; a site that does not reply frees it after a while."""
@@ -101,42 +99,41 @@ class RemoteSupplier:
 
     # --- calls ------------------------------------------------------------------------------------
 
-    def _one(self, payload: Any, feed: str | None, ident: str, facts: PutFacts) -> tuple[PutOne, bool]:
+    def _one(self, payload: Any, feed: str | None, ident: str, facts: PutFacts) -> Put[int | Duplicate]:
         feed = feed_within(self.channel_name, self._subtree, feed)
-        return put_call(self._connection.endpoint, payload, feed, ident, facts, self._connection.dedup)
+        return one_put(self._connection.endpoint, payload, feed, ident, facts, self._connection.dedup)
 
-    def _many(self, payloads: Any, feed: Any, ident: Any, facts: PutColumns) -> tuple[PutMany, bytes, list[bool]]:
+    def _many(self, payloads: Any, feed: Any, ident: Any, facts: PutColumns) -> Put[Receipt]:
         held = payloads if type(payloads) is list else payload_column(payloads)
         if feed is None or isinstance(feed, str):
             feed = feed_within(self.channel_name, self._subtree, feed)
-        return put_many_call(self._connection.endpoint, held, feed, ident, facts, self._connection.dedup)
+        return many_put(self._connection.endpoint, held, feed, ident, facts, self._connection.dedup)
 
-    async def _push_one(
-        self, wait: Wait, call: PutOne, is_own: bool, payload: Any, timeout: Timeout
-    ) -> int | Duplicate:
-        return outcome_of(await self._push(wait, call, bytes_of(payload), Number, timeout), is_own)
+    def _repeat(self, put: Put[Outcome], timeout: Timeout = None) -> Outcome:
+        """Push, for the first time or again."""
+        return finish(self._push(BLOCKING, put, timeout))
 
-    async def _push_many(
-        self, wait: Wait, call: PutMany, payload: bytes, is_own: list[bool], timeout: Timeout
-    ) -> Receipt:
-        return receipt_of(await self._push(wait, call, payload, PutOutcome, timeout), is_own)
-
-    async def _push(self, wait: Wait, call: Call, payload: bytes, kind: type[Putting], timeout: Timeout) -> Putting:
+    async def _push(self, wait: Wait, put: Put[Outcome], timeout: Timeout) -> Outcome:
         """Put as this supplier; if the site no longer knows it, as a new one."""
         if self._closed:
             raise ChannelError("this supplier is closed", "get another one: channel.supplier()")
+        seconds, begun_s = timeout_of(timeout), time.monotonic()
         while True:
             number = self._number
+            put.call = msgspec.structs.replace(put.call, supplier=number)
+            left_s = None if seconds is None else max(0.0, begun_s + seconds - time.monotonic())
             try:
-                mine = msgspec.structs.replace(call, supplier=number)
-                return await self._puts.put_by(wait, mine, payload, kind, timeout)
+                return await self._puts.put_by(wait, put, left_s)
+            except SiteUnreachableError as error:
+                error.retry = partial(self._repeat, put)
+                raise
             except Detached:
-                await self._take_again(wait, number)
+                await self._take_again(wait, number, left_s)
 
-    async def _take_again(self, wait: Wait, number: int) -> None:
+    async def _take_again(self, wait: Wait, number: int, within_s: float | None) -> None:
         """Take a new slot in place of that `number`, unless another thread or task has."""
         if wait.is_async:  # tasks must not wait for a lock of threads; a slot too many goes back
-            opened = await self._take(wait)
+            opened = await self._take(wait, within_s)
             if self._number == number:
                 self._number = opened.supplier
             else:
@@ -144,7 +141,8 @@ class RemoteSupplier:
             return
         with self._taking:
             if self._number == number:
-                self._number = finish(self._take(BLOCKING)).supplier
+                self._number = finish(self._take(BLOCKING, within_s)).supplier
 
-    async def _take(self, wait: Wait) -> Supplying:
-        return (await self._connection.once_by(wait, OpenSupplier(self.channel_name, self._keep_s), Supplying))[0]
+    async def _take(self, wait: Wait, within_s: float | None = None) -> Supplying:
+        call = OpenSupplier(self.channel_name, self._keep_s)
+        return (await self._connection.once_by(wait, call, Supplying, within_s=within_s))[0]

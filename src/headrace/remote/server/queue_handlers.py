@@ -14,7 +14,7 @@ import numpy as np
 from headrace.errors import CursorMissingError, FabricError
 from headrace.log import append
 from headrace.log.append import Duplicate, distinct
-from headrace.log.records import Names, read_batch, rows_of
+from headrace.log.records import Names, mask_of, read_batch, rows_of
 from headrace.product.batch import Batch, Lost
 from headrace.product.put import checked
 from headrace.queue import Cursor, Queue
@@ -28,7 +28,7 @@ from headrace.remote.protocol.replies import Done, NotAttached, Number, Reply
 from headrace.remote.server.pending_call import PendingCall
 from headrace.remote.server.puts import BlockedPuts, decode_put_many, outcome_of
 from headrace.remote.server.reads import ClientRead, RecentReads, WaitingReads
-from headrace.remote.server.repeated import stored_at
+from headrace.remote.server.repeated import earlier_put, earlier_put_batch, earlier_put_many
 from headrace.selection import Selection
 
 CURSORS_MAX = 1024  # kept open
@@ -57,14 +57,13 @@ class QueueHandlers:
         facts = checked(call.facts)
         pending.client.access.check_publish([call.feed])
         pending.client.access.check_origins([] if facts.origin is None else [facts.origin])
+        before = earlier_put(log_of(self._queue), facts, call.since)
+        if before is not None:
+            pending.finish(before)
+            return
         payload, served = pending.payload, pending.client.suppliers.get(call.supplier)
         if call.supplier and served is None:
             pending.finish(NotAttached())
-            return
-
-        before = stored_at(log_of(self._queue), facts.signature, call.since)
-        if before is not None:
-            pending.finish(Number(before))
             return
 
         def store(timeout_s: float) -> Reply:
@@ -81,15 +80,13 @@ class QueueHandlers:
         payloads, columns = decode_put_many(call, pending.payload)
         pending.client.access.check_publish(distinct(columns.feed))
         pending.client.access.check_origins(distinct(columns.facts.get("origin", ())))
+        before = earlier_put_many(log_of(self._queue), columns, len(payloads), call.since)
+        if before is not None:
+            pending.finish(before)
+            return
         served = pending.client.suppliers.get(call.supplier)
         if call.supplier and served is None:
             pending.finish(NotAttached())
-            return
-
-        signatures = columns.facts.get("signature") or [None]
-        before = stored_at(log_of(self._queue), signatures[0], call.since)
-        if before is not None:
-            pending.finish(replies.PutOutcome(len(payloads), len(payloads), before))
             return
 
         def store(timeout_s: float) -> Reply:
@@ -103,7 +100,11 @@ class QueueHandlers:
         batch = read_batch(pending.payload, Names())
         pending.client.access.check_publish(set(batch.feeds))
         pending.client.access.check_origins(set(batch.origins))
-        keep = None if call.keep is None else np.frombuffer(call.keep, np.uint8)
+        keep = mask_of(None if call.keep is None else np.frombuffer(call.keep, np.uint8), len(batch))
+        before = earlier_put_batch(log_of(self._queue), batch, keep, call.since)
+        if before is not None:
+            pending.finish(before)
+            return
 
         def store(timeout_s: float) -> Reply:
             return outcome_of(self._queue.put_batch(batch, keep, timeout=timeout_s))
