@@ -60,8 +60,11 @@ duplicate, nothing to read, a lost range) are return values, not errors. An erro
 is gone says so in its docstring.
 """
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 _EXCERPT_WIDTH = 100  # characters shown of a long text
 _EXCERPT_BEFORE = 60  # of them before the caret
@@ -316,7 +319,7 @@ class SiteUnreachableError(FabricError):
     once, whether or not the first attempt stored them. It is None for other calls: make them again.
     """
 
-    retry: Callable[..., Any] | None = None
+    retry: "Callable[..., Any] | None" = None
 
 
 class AccessDeniedError(FabricError):

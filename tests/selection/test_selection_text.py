@@ -92,7 +92,7 @@ def test_texts_with_the_same_meaning_are_equal(text: str, same: str) -> None:
         ("tag", 4, 'quote a feed of that name: "tag"'), ("wx where", 9, "no condition"), ("wx where a = ", 13, "missing after"),
         ("wx where a = 1 1", 16, "is not allowed"), ("wx where a = 1 every 5", 16, "write every before it"), ("wx where f(a) = 1", 10, r"function f\(\)"), ("wx where a IN (SELECT 1)", 10, "no query"),
         ('wx xpath "//a["', 15, "not closed"), ('wx xpath "//a[""x"" = $y]"', 23, "variables"), ("wx xpath //a::b", 12, "axis 'a'"),
-        ("function f", 1, "has no text"), ("wx ident ~ a ident ~ b", 14, "given twice"), ("wx.*", 1, "nats:wx"),
+        ("function <f>", 10, "has no text"), ("function", 9, "no value"), ("function a/b", 10, "not the name of a function"), ("wx ident ~ a ident ~ b", 14, "given twice"), ("wx.*", 1, "nats:wx"),
     ],
 )  # fmt: skip
 def test_an_error_has_its_column(text: str, column: int, words: str) -> None:
@@ -172,9 +172,19 @@ def test_replace_changes_and_removes() -> None:
     assert selection.replace(feed="a", where="b = 1") == Selection.parse("a priority 5.. every 3 where b = 1")
 
 
-def test_a_function_has_no_text() -> None:
+def test_a_function_that_is_named_has_a_text() -> None:
+    selection = Selection("wx/**", function="strong_wind", where="a = 1")
+    assert str(selection) == "wx/** function strong_wind where a = 1"
+    assert Selection.parse(str(selection)) == selection
+    assert Selection.from_dict(selection.to_dict()) == selection
+    assert pickle.loads(pickle.dumps(selection)) == selection
+    with pytest.raises(SelectionError, match="not the name of a function"):
+        Selection(function="strong wind")
+
+
+def test_a_python_function_has_no_text() -> None:
     selection = Selection("wx/**", function=len, where="a = 1")  # type: ignore[arg-type]
-    assert str(selection) == "wx/** function len where a = 1"
+    assert str(selection) == "wx/** function <len> where a = 1"
     assert Selection.of(len).function is len  # type: ignore[arg-type]
     with pytest.raises(SelectionError, match="function"):
         Selection.parse(str(selection))

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from headrace.site.config import LAYOUT, REPEATED, TABLES
+from headrace.site.functions import TABLE as FUNCTIONS
 from headrace.site.loading import Loaded
 from headrace.toml.document import KeyPath
 from headrace.toml.kinds import toml_lines
@@ -34,6 +35,8 @@ def values_of(loaded: Loaded) -> Iterator[Value]:
                 yield from _keys(loaded, (table, index), element)
         elif content is not None:
             yield from _keys(loaded, (table,), content)
+    for name, place in loaded.config.functions.items():
+        yield Value(FUNCTIONS, None, name, place, GIVEN)
 
 
 def _keys(loaded: Loaded, path: KeyPath, struct: msgspec.Struct) -> Iterator[Value]:
@@ -64,7 +67,8 @@ def toml_of(values: list[Value], loaded: Loaded, effective: bool) -> Iterator[st
             yield ""
             yield LAYOUT.bracketed(value.table)
         yield _line(value)
-    missing = [LAYOUT.bracketed(table) for table in TABLES if not getattr(loaded.config, table)]
+    tables = (*TABLES, FUNCTIONS)
+    missing = [LAYOUT.bracketed(table) for table in tables if not getattr(loaded.config, table)]
     if effective and missing:
         yield ""
         yield f"# not in the file: {', '.join(missing)}"

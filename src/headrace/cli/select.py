@@ -21,7 +21,7 @@ from headrace.units import format_count
 _DECIDED_BY = {
     "feed": "index row", "priority": "index row", "origin": "index row", "slices": "index row", "ident": "ident",
     "not_ident": "ident", "created": "record", "max_age_s": "record", "tags": "record", "where": "record",
-    "xpath": "payload", "every": "counting",
+    "xpath": "payload", "function": "payload", "every": "counting",
 }  # fmt: skip
 _SPELT = {"not_ident": "ident !~", "tags": "tag", "slices": "slice", "max_age_s": "age"}
 _QUEUE_PRODUCTS = 1000
@@ -65,7 +65,7 @@ def check(
     Clauses, after an optional feed pattern:
       ident ~ "^SA"   ident !~ "TEST"   priority 5..7   origin site1,site2   slice 0-7,12
       tag 7,9   tag run=5   created 2026-01-01..   age < 1h   every 10
-      xpath "//alert[@severity='3']"   where level > 3 AND site = 'KFTG'   (last)
+      xpath "//alert[@severity='3']"   function strong_wind   where level > 3 AND site = 'KFTG'   (last)
 
     \b
     Example:

@@ -37,6 +37,7 @@ from headrace.log.statistics import Statistics, gather
 from headrace.log.weights import RowCounts, Weights, count_rows, weigh
 from headrace.product.batch import Batch
 from headrace.selection import Selection
+from headrace.selection.functions import Functions
 from headrace.units import parse_age, parse_size
 
 Wanted = Selection | str | None
@@ -51,11 +52,13 @@ class Log:
     gate: Gate  # what may make appends wait; the queue that joins the parts sets it before the first put
 
     def __init__(
-        self, path: Path, residents: Sequence[Resident], *, clock: Clock | None = None, storage: Storage | None = None
-    ) -> None:
+        self, path: Path, residents: Sequence[Resident], *, clock: Clock | None = None, storage: Storage | None = None,
+        functions: Functions | None = None,
+    ) -> None:  # fmt: skip
         """Open the directory. The first process to attach recovers what dead ones left, residents included."""
         self.path = path.absolute()
         self.clock = clock
+        self.functions = functions or Functions()  # that selections may name
         self.storage = storage or Disk()
         self._residents = residents
         attached = attach(self.path, self.storage, residents)
@@ -128,7 +131,7 @@ class Log:
     ) -> Reading:
         """All products from `start` on, up to the end of the queue as it is now. `Queue.read` explains."""
         end = self.next if stop is None else min(stop, self.next)
-        selection = Selection.of(selection)
+        selection = Selection.of(selection).bound(self.functions)
         return Reading(partial(self.reader, selection), lambda: self.oldest, self.resolve(start), end, limit)
 
     def read_batch(
@@ -163,21 +166,22 @@ class Log:
 
     def reader(
         self, selection: Wanted, limit: int, bytes_limit: int | str, allowed: Allowed | None = None, *,
-        heads: bool = False,
+        heads: bool = False, brief: bool = False,
     ) -> Read:  # fmt: skip
         """A function that reads from a position on, up to a `stop` if one is given.
 
         It keeps the count for `every` between calls, and is for one thread at a time. `allowed` restricts what it sees
         to some feeds, whatever the selection wants: other feeds are skipped before anything of their products is
         looked at, so that no condition, count or limit of the selection can reveal them. With `heads`, only the columns
-        of its batches are valid (`Reader`).
+        of its batches are valid; a `brief` one does not wait for slow functions of users (`Reader`).
         """
         self.check_open()
         check_limit(limit)
         bytes_max = max(1, parse_size(bytes_limit, "bytes_limit"))
         if not self._presence.roles & kernel.ROLE_READER:
             self._presence.add_role(kernel.ROLE_READER)
-        reader = Reader(self.kernel, self.path, Selection.of(selection), allowed, heads=heads)
+        bound = Selection.of(selection).bound(self.functions)
+        reader = Reader(self.kernel, self.path, bound, allowed, heads=heads, brief=brief)
 
         def read(position: int, stop: int | None = None, most: int | None = None) -> Batch:
             self.check_open(always=False)

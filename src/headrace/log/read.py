@@ -8,6 +8,9 @@ ProductDamagedError.
 
 A Reader keeps two things between reads: the decisions about names, and the count for `every`. What a reader may see
 (`Allowed`) is decided with the names, before anything else.
+
+A function of a user may be slow. It is called once for each product, a few products at a time. A `brief` reader that
+has called it for a tenth of a second returns what it has found, which may be nothing: `next` says how far it got.
 """
 
 import time
@@ -29,6 +32,8 @@ from headrace.selection.matching import gathered, narrowed
 from headrace.units import parse_age, parse_time
 
 _CHUNK = 4096  # rows at a time if more than index rows decides
+_CALLS_MAX, _CALLS_S = 64, 0.005  # products at a time for a function, and how long they may take
+_FUNCTION_S = 0.1  # how long a brief read may call a function
 NO_LIMIT = (1 << 63) - 1
 _CODES = kernel.CODES
 _BEFORE_ALL_NS = 1  # nothing has expired
@@ -112,21 +117,26 @@ def _length(mask: Mask | None) -> int:
 class Reader:
     """One selection over one queue."""
 
-    __slots__ = ("_by_ident", "_by_record", "_every", "_heads", "_log", "_path", "_terms", "_wanted", "selection")
+    __slots__ = (
+        "_brief", "_by_ident", "_by_record", "_calls", "_every", "_heads", "_log", "_path", "_terms", "_wanted",
+        "selection",
+    )  # fmt: skip
 
     def __init__(
-        self, log: kernel.Log, path: Path, selection: Selection, allowed: Allowed | None = None, *, heads: bool = False
-    ) -> None:
+        self, log: kernel.Log, path: Path, selection: Selection, allowed: Allowed | None = None, *, heads: bool = False,
+        brief: bool = False,
+    ) -> None:  # fmt: skip
         """`heads`: read the headers of records only. Checksums are not compared, and expired products are included.
 
         Then only the columns of the batch may be used; its payloads are not verified.
         """
-        self._log, self._path, self.selection = log, path, selection
+        self._log, self._path, self.selection, self._brief = log, path, selection, brief
         self._heads = heads and selection.is_by_ident_alone
         self._terms = RowTerms(log, selection, allowed)
         self._by_ident = selection.ident is not None or selection.not_ident is not None
         self._by_record = not selection.is_by_ident_alone
         self._every = selection.every
+        self._calls = 0 if selection.function is None else 1  # of a function, for one chunk
         self._wanted = 0  # wanted products since the last one that `every` let through
 
     def read(self, start: int, limit: int, bytes_limit: int, now_ns: int, stop: int = NO_LIMIT) -> Batch:
@@ -146,9 +156,9 @@ class Reader:
         rows = self._log.rows()
         first = self._log.first_from(start)
         lost = Lost(start, first - 1) if first > start else None
-        position = first
+        position, begun_s = first, time.monotonic() if self._calls else 0.0
         while True:
-            begin = len(rows)
+            begin, called_s = len(rows), time.monotonic() if self._calls else 0.0
             outcome = rows.pick(position, self._pick_limit(begin, limit), bytes_limit, stop, self._terms.filter)
             self._match_idents(rows, begin, limit)
             if self._heads:
@@ -164,6 +174,8 @@ class Reader:
             position = rows.next
             if position >= min(self._log.head, stop) or len(rows) >= limit or rows.bytes >= bytes_limit:
                 break
+            if self._calls and self._has_called_enough(begun_s, called_s):
+                break
         self._log.learn_names()
         batch = Batch(rows, self._log.names, lost)
         if len(batch) or lost:
@@ -174,7 +186,16 @@ class Reader:
             raise self._damage(rows, outcome)
         return batch
 
+    def _has_called_enough(self, begun_s: float, called_s: float) -> bool:
+        """Whether a read returns now; the faster the function, the more products come in one chunk."""
+        now_s = time.monotonic()
+        is_slow = now_s - called_s > _CALLS_S
+        self._calls = max(1, self._calls // 2) if is_slow else min(_CALLS_MAX, self._calls * 2)
+        return self._brief and now_s - begun_s > _FUNCTION_S
+
     def _pick_limit(self, begin: int, limit: int) -> int:
+        if self._calls:  # no more than the limit, so that no product is examined twice
+            return begin + min(self._calls, limit - begin)
         return begin + max(_CHUNK, limit - begin) if self._by_chunks else limit
 
     def _match_idents(self, rows: kernel.Rows, begin: int, limit: int) -> None:

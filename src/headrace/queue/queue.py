@@ -9,6 +9,7 @@ A Queue is safe to use from several threads, and after a fork in both processes.
 import os
 import time
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -59,6 +60,7 @@ from headrace.queue.members import Member, parse_wanted
 from headrace.queue.programs import Programs
 from headrace.queue.request_files import RequestFiles
 from headrace.selection import Selection
+from headrace.selection.functions import Function, Functions
 from headrace.station.gates import StationGates
 from headrace.station.leases import is_failure
 from headrace.station.opening import open_station
@@ -75,11 +77,13 @@ class Queue:
     """A bounded, shared, crash-safe log of products; get one from `Queue.create` or `Queue.open`."""
 
     def __init__(
-        self, path: str | os.PathLike[str], *, clock: Clock | None = None, storage: Storage | None = None
-    ) -> None:
-        self._log = Log(Path(path), _RESIDENTS, clock=clock, storage=storage)
+        self, path: str | os.PathLike[str], *, functions: Mapping[str, Function] | None = None,
+        clock: Clock | None = None, storage: Storage | None = None,
+    ) -> None:  # fmt: skip
+        named = Functions(functions)
+        self._log = Log(Path(path), _RESIDENTS, clock=clock, storage=storage, functions=named)
         saved_by = None if self._log.config.durability == "memory" else self._log.storage
-        self._stations = Stations(self._log.kernel, self._log.path, saved_by, clock)
+        self._stations = Stations(self._log.kernel, self._log.path, saved_by, clock, named)
         self._log.gate = StationGates(self._stations)
         self.path = self._log.path
 
@@ -92,7 +96,8 @@ class Queue:
     def create(
         cls, path: str | os.PathLike[str], *, size: int | str = "1GiB", age: float | str | timedelta | None = None,
         durability: str = "process", dedup: str = "identity", hash: str = "blake3", origin: str | None = None,
-        exist_ok: bool = False, clock: Clock | None = None, storage: Storage | None = None,
+        exist_ok: bool = False, functions: Mapping[str, Function] | None = None, clock: Clock | None = None,
+        storage: Storage | None = None,
     ) -> "Queue":  # fmt: skip
         """Create a queue and open it.
 
@@ -100,7 +105,7 @@ class Queue:
         `durability` is `memory`, `process` or `disk` (docs/guarantees.md). `dedup` says which products are duplicates:
         those with equal feed, ident and payload (`identity`; a product without an ident is none), with equal payloads
         (`payload`, as in LDM), or `none`. `hash` computes the signatures: `blake3`, `xxh3` (trusted sources only) or
-        `md5`. `origin` is the id of this site.
+        `md5`. `origin` is the id of this site. `functions` are those that selections may name, in this process.
 
         QueueExistsError if there is a queue. With `exist_ok` that one is opened, with the size and age that it has;
         QueueExistsError if its other terms differ.
@@ -121,14 +126,18 @@ class Queue:
             if not exist_ok or not (Path(path) / CONFIG_FILE).exists():
                 raise
             check_same_terms(Path(path), config, ("origin",) if origin is None else ())
-        return cls(path, clock=clock, storage=storage)
+        return cls(path, functions=functions, clock=clock, storage=storage)
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], *, clock: Clock | None = None, storage: Storage | None = None
-    ) -> "Queue":
-        """Open an existing queue, and recover what dead processes may have left."""
-        return cls(path, clock=clock, storage=storage)
+        cls, path: str | os.PathLike[str], *, functions: Mapping[str, Function] | None = None,
+        clock: Clock | None = None, storage: Storage | None = None,
+    ) -> "Queue":  # fmt: skip
+        """Open an existing queue, and recover what dead processes may have left.
+
+        `functions` are those that selections may name, such as {"strong_wind": strong_wind}, in this process.
+        """
+        return cls(path, functions=functions, clock=clock, storage=storage)
 
     # --- put --------------------------------------------------------------------------------------
 
@@ -464,6 +473,12 @@ class Queue:
 def stations_of(queue: Queue) -> Stations:
     """The stations behind a queue, as `log_of`."""
     return queue._stations
+
+
+def named_functions(queue: Queue) -> list[tuple[str, str]]:
+    """The stations whose selections name a function, and that name."""
+    chosen = [(terms.name, Selection.parse(terms.selection).function) for terms in queue._stations.document.stations]
+    return [(station, name) for station, name in chosen if isinstance(name, str)]
 
 
 def log_of(queue: Queue) -> Log:

@@ -1,14 +1,13 @@
-"""Clauses of a selection that are more than a range of numbers: ident patterns, tags, and a function of the user.
+"""Clauses of a selection that are more than a range of numbers: ident patterns and tags.
 
 Ident patterns have the syntax of RE2 and match anywhere in the ident, a column at a time by Arrow; a single ident is
 matched by RE2 directly. RE2 runs in time linear in the ident, but a pattern with large repetitions (`.{999}`) makes
 every byte expensive, so the size of the program that RE2 makes of a pattern is bounded.
 
-SQL conditions are in where/, XPath in xpath.py, the simple clauses in values.py.
+SQL conditions are in where/, XPath in xpath.py, functions of users in functions.py, the simple clauses in values.py.
 """
 
-import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ import numpy.typing as npt
 import re2
 
 from headrace.errors import PropertyError, SelectionError
-from headrace.product.product import Product
 from headrace.product.properties import PropertyValue, encode_properties
 from headrace.selection.values import is_whole
 
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 TEXT_MAX = 1024
 INSTRUCTIONS_MAX = 2000
 _KEPT_MAX = 256
-_log = logging.getLogger("headrace.selection")
 
 # --- ident ----------------------------------------------------------------------------------------
 
@@ -157,31 +154,3 @@ def tags_expression(tags: Tags) -> "Expression":
     from headrace.selection.where.expression import And, In, Name  # slow to load, and few selections have tags
 
     return And(tuple(In(Name(name, False), values) for name, values in tags))
-
-
-# --- function -------------------------------------------------------------------------------------
-
-
-class Guarded:
-    """A user's function that decides about products, and the number of its failures.
-
-    A product for which the function raises is not selected, so that a faulty function stops nobody else. The first
-    exception is logged with its traceback; all are counted.
-    """
-
-    __slots__ = ("_function", "failures")
-
-    def __init__(self, function: Callable[[Product], bool]) -> None:
-        if not callable(function):
-            raise SelectionError(f"function {function!r} is not callable", "give a function of a product")
-        self._function = function
-        self.failures = 0
-
-    def test(self, product: Product) -> bool:
-        try:
-            return bool(self._function(product))
-        except Exception:  # noqa: BLE001 - it is the user's code
-            self.failures += 1
-            if self.failures == 1:
-                _log.exception("the function %r of a selection failed; its product is not selected", self._function)
-            return False

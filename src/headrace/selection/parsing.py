@@ -6,7 +6,7 @@
               | "priority" (n | [n]".."[n] | ">="n | "<="n)
               | "origin" name{","name} | "slice" (n | n"-"n){","…}
               | "created" [time]".."[time] | "age" "<" duration | "every" n
-              | "xpath" text | "where" condition up to the end
+              | "xpath" text | "function" name | "where" condition up to the end
     text      = "…" or '…' with the quote doubled inside, or anything without blanks
 
 `parse` returns the arguments of a Selection and validates each value in place, so that every problem has its column.
@@ -22,8 +22,9 @@ from headrace.errors import SelectionError
 from headrace.product.properties import PropertyValue
 from headrace.selection import values
 from headrace.selection.clauses import TAG, check_regex, tags_of
+from headrace.selection.functions import check_function_name
 from headrace.selection.pattern import canonical_pattern
-from headrace.selection.writing import CLAUSES, FUNCTION, KEYWORD, begins_with_clause
+from headrace.selection.writing import CLAUSES, KEYWORD, begins_with_clause
 
 TEXT_MAX = 16384
 _BLANKS = re.compile(r"\s*")
@@ -55,7 +56,7 @@ class _Parser:
         self._clauses: Mapping[str, Callable[[int], None]] = {
             "ident": self._ident, "tag": self._tag, "priority": self._priority, "origin": self._origin,
             "slice": self._slice, "created": self._created, "age": self._age, "every": self._every,
-            "xpath": self._xpath, "where": self._where, FUNCTION: self._function,
+            "xpath": self._xpath, "where": self._where, "function": self._function,
         }  # fmt: skip
 
     def parse(self) -> dict[str, Any]:
@@ -272,4 +273,7 @@ class _Parser:
             raise self._error(error.problem, place, error.hint) from None
 
     def _function(self, begin: int) -> None:
-        raise self._error("a function has no text", begin, "give it as Selection(function=…)")
+        self._skip()
+        if self.text.startswith("<", self.place):
+            raise self._error("a Python function has no text", self.place, "give it as Selection(function=…)")
+        self._simple("function", begin, _BARE, check_function_name, "function strong_wind")

@@ -8,7 +8,8 @@
 There are three ways to write one: arguments, text (parsing.py), and a mapping as TOML and JSON have it;
 docs/selections.md shows them side by side. Everything is validated when a selection is made, and values with the same
 meaning have one form, so that equal selections compare equal, hash equal, and have one text. All clauses must hold; a
-clause that is not given selects everything. A selection can be pickled, unless its function cannot.
+clause that is not given selects everything. A selection can be pickled, unless its function cannot. A function that is
+only named has to be `bound` by the process that evaluates the selection (functions.py).
 
 Where a clause is decided: `feed`, `priority`, `origin` and `slices` by index rows, once per name; `ident` by columns;
 the rest by records and payloads (matching.py). `every` counts, so it needs state: `wants` and `mask` leave it to the
@@ -16,7 +17,7 @@ reader or the station.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,8 @@ from headrace.product.feed import FeedPattern
 from headrace.product.product import Product
 from headrace.product.properties import PropertyValue
 from headrace.selection import matching, parsing, values
-from headrace.selection.clauses import Guarded, Tags, check_regex, found_in, tags_dict, tags_expression, tags_of
+from headrace.selection.clauses import Tags, check_regex, found_in, tags_dict, tags_expression, tags_of
+from headrace.selection.functions import Function, Functions, Guarded, Named
 from headrace.selection.pattern import canonical_pattern
 from headrace.selection.writing import write
 
@@ -38,8 +40,6 @@ if TYPE_CHECKING:
     from headrace.selection.where.scalar import Evaluate
     from headrace.selection.where.where import Where
     from headrace.selection.xpath import XPath
-
-Function = Callable[[Product], bool]
 
 KEYS = (
     "feed", "ident", "not_ident", "tags", "priority", "origin", "slices", "created", "max_age_s", "every", "xpath",
@@ -65,7 +65,7 @@ class Selection:
     every: int
     xpath: str | None
     where: str | None
-    function: Function | None
+    function: Function | str | None  # or its name
     pattern: FeedPattern | None = field(repr=False, compare=False)
     compiled: "Compiled" = field(repr=False, compare=False)
 
@@ -76,7 +76,7 @@ class Selection:
         slices: int | str | Iterable[int] | None = None,
         created: str | tuple[str | int | datetime | None, str | int | datetime | None] | None = None,
         max_age_s: float | str | None = None, every: int = 1, xpath: "str | XPath | None" = None,
-        where: "str | Where | None" = None, function: Function | None = None,
+        where: "str | Where | None" = None, function: Function | str | None = None,
     ) -> None:  # fmt: skip
         """SelectionError names the invalid argument; docs/selections.md says what each may be."""
         pattern = None if feed is None else canonical_pattern(feed)
@@ -130,13 +130,13 @@ class Selection:
             raise SelectionError(f"{mapping!r} is not a mapping", "give a table of clauses")
         for key in mapping:
             if key not in KEYS:
-                raise SelectionError(f"a selection has no {key!r}", f"it has {', '.join(KEYS[:-1])}")
+                raise SelectionError(f"a selection has no {key!r}", f"it has {', '.join(KEYS)}")
         return cls(**mapping)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON and TOML can hold it; SelectionError if it has a function, which they cannot hold."""
-        if self.function is not None:
-            raise SelectionError("a selection with a function has no text", "use where instead of function")
+        """As JSON and TOML can hold it; SelectionError if it has a Python function, which they cannot hold."""
+        if callable(self.function):
+            raise SelectionError("a selection with a Python function has no text", "use where, or name the function")
         given = self.given()
         shown: dict[str, Callable[[Any], Any]] = {
             "tags": tags_dict, "slices": values.slices_text, "created": values.created_text, "origin": list,
@@ -152,7 +152,7 @@ class Selection:
         return given
 
     def __str__(self) -> str:
-        """The canonical text. A function is shown by its name; `parse` refuses such a text."""
+        """The canonical text. A Python function is shown in angle brackets; `parse` refuses such a text."""
         return write({name: getattr(self, name) for name in KEYS})
 
     def replace(self, **changes: Any) -> "Selection":
@@ -161,6 +161,14 @@ class Selection:
         if arguments.get("every") is None:
             arguments["every"] = 1
         return Selection(**arguments)
+
+    def bound(self, functions: Functions) -> "Selection":
+        """The same, with the function that it names, if it does; SelectionError if there is no such function."""
+        if not isinstance(self.function, str):
+            return self
+        bound = self.replace()
+        object.__setattr__(bound, "compiled", replace(bound.compiled, function=functions.get(self.function)))
+        return bound
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self.given(),)
@@ -234,7 +242,7 @@ class Compiled:
     tags_of_one: "Evaluate | None"  # the same for one product
     where: "Where | None"
     xpath: "XPath | None"
-    function: Guarded | None
+    function: Guarded | Named | None
 
     @classmethod
     def of(cls, tags: Any, where: Any, xpath: Any, function: Any) -> "Compiled":
@@ -252,7 +260,8 @@ class Compiled:
 
             demanded = tags_expression(tags_of(tags))
             of_one = compiled(demanded)
-        return cls(demanded, of_one, where, xpath, None if function is None else Guarded(function))
+        guarded = None if function is None else Named(function) if isinstance(function, str) else Guarded(function)
+        return cls(demanded, of_one, where, xpath, guarded)
 
     @property
     def is_empty(self) -> bool:

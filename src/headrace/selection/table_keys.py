@@ -23,7 +23,12 @@ CLAUSES = tuple(key for key in KEYS if key not in ("feed", "function"))  # of a 
 def _selection(value: Any, folder: Path) -> Selection:
     if not isinstance(value, str):
         raise SelectionError(f"{value!r} is not text", 'write a feed pattern, "wx/radar/**", or a selection')
-    return Selection.parse(value)
+    selection = Selection.parse(value)
+    if selection.function is not None:
+        raise SelectionError(
+            f"function {selection.function} is evaluated by readers and stations only", "use where, tags or xpath"
+        )
+    return selection
 
 
 SELECTION = Kind("selection", _selection, str)

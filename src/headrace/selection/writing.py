@@ -12,8 +12,7 @@ from headrace.product.properties import PropertyValue
 from headrace.selection import values
 from headrace.selection.clauses import Tags, is_plain
 
-CLAUSES = ("ident", "tag", "priority", "origin", "slice", "created", "age", "every", "xpath", "where")
-FUNCTION = "function"
+CLAUSES = ("ident", "tag", "priority", "origin", "slice", "created", "age", "every", "xpath", "function", "where")
 KEYWORD = re.compile(r"[A-Za-z_]+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
@@ -32,7 +31,7 @@ def write(found: Mapping[str, Any]) -> str:
         "max_age_s": lambda value: f"age < {values.max_age_text(value)}",
         "every": lambda value: f"every {value}" if value > 1 else "",
         "xpath": lambda value: f"xpath {quoted(value)}",
-        "function": lambda value: f"{FUNCTION} {getattr(value, '__qualname__', type(value).__name__)}",
+        "function": lambda value: f"function {_function_text(value)}",
         "where": lambda value: f"where {value}",
     }
     parts += [writer(found[name]) for name, writer in writers.items() if found[name] is not None]
@@ -42,7 +41,7 @@ def write(found: Mapping[str, Any]) -> str:
 def begins_with_clause(text: str) -> bool:
     """Whether the first word is a keyword and not a feed."""
     found = KEYWORD.match(text)
-    if found is None or found[0].lower() not in (*CLAUSES, FUNCTION):
+    if found is None or found[0].lower() not in CLAUSES:
         return False
     rest = text[found.end() :]
     return not rest or rest[0].isspace() or rest[0] in "~!<>="
@@ -66,6 +65,13 @@ def _tag_text(name: str, listed: tuple[PropertyValue, ...]) -> str:
     if is_plain(((name, listed),)):
         return f"tag {','.join(map(str, listed))}"
     return f"tag {_tag_name(name)}={','.join(map(_tag_value_text, listed))}"
+
+
+def _function_text(function: Any) -> str:
+    """A name; what it cannot be, in angle brackets."""
+    if isinstance(function, str):
+        return function
+    return f"<{getattr(function, '__qualname__', type(function).__name__)}>"
 
 
 def _tag_name(name: str) -> str:

@@ -121,6 +121,7 @@ class SiteConfig(msgspec.Struct, frozen=True, kw_only=True):
     allow: tuple[Allow, ...] = ()
     tls: TlsTable | None = None
     users: UsersTable | None = None
+    functions: dict[str, str] = {}  # [functions]: "module:function" by name; a table whose keys users choose
     log: LogTable = LogTable()
 
 
@@ -129,9 +130,19 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "log": LogTable,
 }  # fmt: skip
 REPEATED = ("request", "allow")  # [[…]]
+
+
+class _FreeTable(msgspec.Struct, frozen=True):
+    """A table whose keys users choose (site/functions.py)."""
+
+
 LAYOUT = Layout(
     tables={
-        name: Table(struct, name in REPEATED, CLAUSES if name == "request" else ()) for name, struct in TABLES.items()
+        **{
+            name: Table(struct, name in REPEATED, CLAUSES if name == "request" else ())
+            for name, struct in TABLES.items()
+        },
+        "functions": Table(_FreeTable),
     },
     example="create one with: headrace config example > site.toml",
     examples={"queue": '"wx.queue"', "select": '"wx/radar/**"', "who": '"*"', "authority": '"authority.pem"'},

@@ -25,7 +25,7 @@ from headrace.link.session import SessionTerms, close_in_turn, locators, open_se
 from headrace.queue import Queue
 from headrace.relay.receive.counts import Tally
 from headrace.site.config import SiteConfig
-from headrace.site.loading import check_warnings, load_config
+from headrace.site.loading import check_warnings, load_config, load_functions_of
 from headrace.site.logs import begin_logs
 from headrace.site.site import Site
 from headrace.site.terms import open_queue, principal_of, requests_of, rules_of, session_terms
@@ -67,7 +67,7 @@ class Daemon:
         _begin_logs(self._config)
         for warning in check_warnings(self._file):
             log.warning("%s; %s", warning, warning.hint)
-        with open_queue(self._config) as queue:
+        with open_queue(self._config, load_functions_of(self._file)) as queue:
             self._running = Running(self._config, session_terms(self._config), queue, self._tally)
             name = self._running.site.name
             try:
@@ -98,6 +98,8 @@ class Daemon:
         before = self._running
         if (config.site.queue, config.queue) != (before.config.site.queue, before.config.queue):
             log.error("a change of the queue needs a restart; the queue stays as it is")
+        if config.functions != before.config.functions:
+            log.error("a change of [functions] needs a restart; the functions stay as they are")
         try:
             self._change(config, terms, queue)
             _begin_logs(config)

@@ -60,6 +60,10 @@ redundancy = "failover"                 # one of them at a time; "all": all at o
 #password_file = "site1.password"       # one line
 #dictionary_file = "users.txt"          # the users that may connect here: lines of user:password
 
+# Python functions that selections of remote clients may name: "wx/** function strong_wind".
+#[functions]
+#strong_wind = "my_site.filters:strong_wind"    # module:function; its folder is in PYTHONPATH
+
 [log]
 level = "info"                          # "debug", "info", "warning" or "error"
 #file = "site.log"                      # instead of standard error

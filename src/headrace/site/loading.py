@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.selection.functions import Function
 from headrace.selection.table_keys import with_clauses
 from headrace.site.config import LAYOUT, REPEATED, TABLES, SiteConfig
 from headrace.site.contradictions import contradictions
+from headrace.site.functions import TABLE as FUNCTIONS
+from headrace.site.functions import function_problems, load_functions, read_functions
 from headrace.site.queue_terms import adopt_queue_terms
 from headrace.site.warnings import warnings
 from headrace.toml.document import KeyPath, Problem, config_error, read_document
@@ -32,9 +35,11 @@ class Loaded:
 
 
 def check_config(path: str | os.PathLike[str]) -> list[Problem]:
-    """Every problem of the file, in its order; nothing is changed."""
-    examined = _examine(Path(path))
-    return [] if isinstance(examined, Loaded) else examined
+    """Every problem of the file, in its order; nothing is changed. Functions are loaded if there is no other."""
+    document, examined = read_document(Path(path), LAYOUT), _examine(Path(path))
+    if not isinstance(examined, Loaded) or isinstance(document, Problem):
+        return examined if isinstance(examined, list) else []
+    return function_problems(document, LAYOUT, examined.config.functions)
 
 
 def check_warnings(path: str | os.PathLike[str]) -> list[Problem]:
@@ -61,6 +66,13 @@ def load(path: str | os.PathLike[str]) -> Loaded:
     raise config_error(examined, f"headrace config check {path}")
 
 
+def load_functions_of(path: str | os.PathLike[str]) -> dict[str, Function]:
+    """Import the functions that the file names; ConfigError lists those that cannot be loaded."""
+    places, document = load_config(path).functions, read_document(Path(path), LAYOUT)
+    assert not isinstance(document, Problem)
+    return load_functions(document, LAYOUT, places)
+
+
 def _examine(path: Path) -> Loaded | list[Problem]:
     document = read_document(path, LAYOUT)
     if isinstance(document, Problem):
@@ -81,12 +93,13 @@ def read_tables(report: Report) -> SiteConfig:
     """The document as a SiteConfig, with defaults for missing and invalid values; usable only without problems."""
     data = report.document.data
     for table in data:
-        if table not in TABLES:
+        if table not in LAYOUT.tables:
             report.unknown_table(table)
     tables: Values = {table: _table(report, table) for table in TABLES if table not in REPEATED}
     if "site" not in data:
         report.add(("site",), "the table is required", 'begin with [site] and queue = "wx.queue"')
     tables |= {table: tuple(_elements(report, table)) for table in REPEATED}
+    tables[FUNCTIONS] = read_functions(report)
     given = {table: value for table, value in tables.items() if value is not None}
     return SiteConfig(**{"site": struct_of(LAYOUT.tables["site"], {}), **given})
 

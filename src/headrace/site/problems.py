@@ -20,6 +20,7 @@ its age says when. Kinds:
     disk          the disk refused a flush, or the queue is gone
     stream        the site does not send, because its queue cannot be read
     progress      the progress of the requests cannot be saved
+    function      a function of a selection has failed, or a station selects by one that this site does not have
     hidden        problems of a site that does not let the program that draws the map receive everything
     ignored       sites from which nothing is requested, because there are too many
     silent        a site does not reply to the program that draws the map
@@ -38,7 +39,7 @@ from headrace.errors import QueueError
 from headrace.link.access import Rule, may_come_in
 from headrace.product.cause import CHOSEN, Cause, LostBy, by_cause
 from headrace.queue import Queue
-from headrace.queue.queue import log_of
+from headrace.queue.queue import log_of, named_functions
 from headrace.relay.examine import TooLarge
 from headrace.relay.messages.description import PROBLEMS_MAX, Problem
 from headrace.relay.receive.counts import Arrivals, UpstreamStatistics
@@ -102,6 +103,7 @@ def _queue_problems(queue: Queue, receiver: Receiver, too_large: TooLarge, now: 
             "until it is, a restart repeats products; make the directory writable, or free some space",
         )  # fmt: skip
     yield from _disk_problems(queue)
+    yield from _function_problems(queue)
     if too_large.products:
         products = format_count(too_large.products, "product")
         yield Problem(
@@ -109,6 +111,22 @@ def _queue_problems(queue: Queue, receiver: Receiver, too_large: TooLarge, now: 
             "put such products in parts; readers and stations of this queue receive them",
             _age(too_large.latest_at, now),
         )  # fmt: skip
+
+
+def _function_problems(queue: Queue) -> Iterator[Problem]:
+    functions = log_of(queue).functions
+    for name, (count, latest) in functions.failures().items():
+        yield Problem(
+            "function", name, f"function {name} failed for {format_count(count, 'product')}, which it thereby did not "
+            f"select; the last time with {latest}", "the log of the site has the first failure: correct the function",
+        )  # fmt: skip
+    for station, name in named_functions(queue):
+        if name not in functions:
+            yield Problem(
+                "function", station, f"station {station} selects by function {name}, which this site does not have: "
+                "it delivers nothing here",
+                "name the function in [functions], and restart the site; or change the station",
+            )  # fmt: skip
 
 
 def _stream_problems(streams: Streams) -> Iterator[Problem]:

@@ -5,6 +5,8 @@ one: a struct of config.py is a table of the file, and may be incomplete while e
 whereas a Request, a Rule or TlsTerms is valid by construction.
 """
 
+from collections.abc import Mapping
+
 from headrace.errors import OptionError
 from headrace.link.access import Rule
 from headrace.link.credentials import TlsTerms, UserTerms
@@ -12,19 +14,20 @@ from headrace.link.endpoint import UNIX, Endpoint, parse_endpoint
 from headrace.link.session import SessionTerms
 from headrace.queue import Queue
 from headrace.relay.receive.receiver import Request
+from headrace.selection.functions import Function
 from headrace.site.config import SiteConfig
 
 _LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # all addresses of this machine, and one of them
 
 
-def open_queue(config: SiteConfig) -> Queue:
-    """The queue of the site, created on the terms of [queue] if it does not exist."""
+def open_queue(config: SiteConfig, functions: Mapping[str, Function]) -> Queue:
+    """The queue of the site, created on the terms of [queue] if it does not exist; selections may name `functions`."""
     path, terms = config.site.queue, config.queue
     if (path / "queue.json").exists():
-        return Queue.open(path)
+        return Queue.open(path, functions=functions)
     return Queue.create(
         path, size=terms.size, age=terms.age_s, durability=terms.durability, dedup=terms.dedup, hash=terms.hash,
-        origin=config.site.name,
+        origin=config.site.name, functions=functions,
     )  # fmt: skip
 
 

@@ -2,8 +2,8 @@
 
 A chain stops scanning where a station is full, so most of a backlog may still be in the log, among products that the
 station does not select. Here they are counted by its selection: by index rows if these decide, otherwise by reading.
-The work is bounded: beyond the limit the count is a lower bound, and says so. A Python function that this process does
-not have counts as wanting everything.
+The work is bounded: beyond the limit the count is a lower bound, and says so. A function, which may be slow, is not
+called: it counts as wanting everything.
 """
 
 from collections.abc import Iterable
@@ -42,11 +42,15 @@ def pieces_of(terms: StationTerms, position: int, head: int) -> list[Piece]:
         end = min(retired.until, head)
         if position < end:
             if retired.selection is not None:
-                pieces.append((Selection.parse(retired.selection), position, end))
+                pieces.append((_without_function(retired.selection), position, end))
             position = end
     if position < head:
-        pieces.append((Selection.parse(terms.selection), position, head))
+        pieces.append((_without_function(terms.selection), position, head))
     return pieces
+
+
+def _without_function(selection: str) -> Selection:
+    return Selection.parse(selection).replace(function=None)
 
 
 def count_backlog(log: kernel.Log, path: Path, pieces: Iterable[Piece], prescale: int, now_ns: int) -> Backlog:

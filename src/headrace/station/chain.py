@@ -4,6 +4,9 @@ It scans the log for all stations of the chain at once (`conduct`): in the kerne
 station, otherwise by reading what the selections want and handing the result to the kernel. Either way the position of
 the chain moves once for all processes; a process that comes second finds the work done.
 
+A function of a user, in a selection, may be slow, or unknown to this process. It is called for a moment at a time, and
+other threads do not wait for it. Without the function this process does not scan at all: one that has it does.
+
 It also detects dead consumers (`recover`). Each consumer holds a lock on one byte of the chain's file, which the
 operating system releases the moment its process ends, and has a heartbeat as long as it does not hang.
 
@@ -13,6 +16,7 @@ Not here: the terms of the stations (stations.py), and the state itself (kernel/
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import ProductDamagedError, QueueDamagedError, StationError
+from headrace.errors import HeadraceError, OptionError, ProductDamagedError, QueueDamagedError, StationError
 from headrace.kernel import _kernel as kernel
 from headrace.log.explain import REPAIR, explain
 from headrace.log.locks import is_byte_locked, lock_byte
@@ -29,6 +33,7 @@ from headrace.log.read import Reader, RowTerms
 from headrace.product.batch import ROW, Batch
 from headrace.product.product import Product
 from headrace.selection import Selection
+from headrace.selection.functions import Function, Functions, unknown_function
 from headrace.station.document import chain_path
 from headrace.station.statistics import ConsumerStatistics
 from headrace.station.terms import Retired, StationTerms
@@ -36,9 +41,9 @@ from headrace.station.terms import Retired, StationTerms
 NO_END = (1 << 63) - 1
 _READ_AHEAD = 1000  # products read at once if index rows do not decide
 _BYTES_AHEAD = 16 << 20
+_TURN_S = 0.1  # how long one call scans by functions, and waits for another thread that does
 _CODES = kernel.CODES
 
-Function = Callable[[Product], bool]
 Stations = Callable[[], list[StationTerms]]
 Readers = list[tuple[StationTerms, Reader | None]]
 
@@ -55,8 +60,10 @@ class _Ahead(NamedTuple):
 class OpenChain:
     """A mapped chain, and the selections by which this process scans the log for it."""
 
-    def __init__(self, log: kernel.Log, path: Path, number: int) -> None:
+    def __init__(self, log: kernel.Log, path: Path, number: int, named: Functions | None = None) -> None:
+        """`named` are the functions that selections may name."""
         self.number = number
+        self._named = named or Functions()
         self._log, self._path = log, path
         file = chain_path(path, number)
         try:
@@ -78,6 +85,7 @@ class OpenChain:
         self._seen = 0
         self._until = NO_END
         self.conducts = False
+        self.calls = False  # functions of users, to scan
 
     # --- terms ------------------------------------------------------------------------------------
 
@@ -93,6 +101,7 @@ class OpenChain:
             self._rows = [RowTerms(self._log, selection) for _, selection in wanting]
             self.conducts = all(selection.is_cheap for _, selection in wanting)
             self._readers = [] if self.conducts else [(terms, self._reader(selection)) for terms, selection in wanting]
+            self.calls = any(selection.function is not None for _, selection in wanting)
             self._seen = seen
             self._use_rows()
 
@@ -106,21 +115,39 @@ class OpenChain:
             if position < retired.until:
                 return self._retired(terms.name, retired), retired.until
         selection = Selection.parse(terms.selection)
+        if self.lacks(terms) is not None:
+            return selection.replace(function=_unknown), NO_END
         if terms.local:
-            selection = selection.replace(function=self.functions.get(terms.name, _unknown))
-        return selection, NO_END
+            return selection.replace(function=self.functions[terms.name]), NO_END
+        return selection.bound(self._named), NO_END
+
+    def lacks(self, terms: StationTerms) -> HeadraceError | None:
+        """The error for a process that does not have the function of a station's selection; None if it does."""
+        if terms.local and terms.name not in self.functions:
+            return OptionError(
+                f"the selection of station {terms.name!r} has a function, which this process does not have",
+                "pass it: queue.station(name, selection=…)",
+            )
+        name = Selection.parse(terms.selection).function
+        if name is None or name in self._named:
+            return None
+        error = unknown_function(str(name), ())
+        return type(error)(f"station {terms.name!r} selects by function {name!r}: {error.problem}", error.hint)
 
     def _retired(self, name: str, retired: Retired) -> Selection | None:
         """A function that this process does not have counts as wanting everything, so that nothing is lost."""
         if retired.selection is None:
             return None
-        function = self.old_functions.get((name, retired.until)) if retired.local else None
-        return Selection.parse(retired.selection).replace(function=function)
+        selection = Selection.parse(retired.selection)
+        if retired.local:
+            return selection.replace(function=self.old_functions.get((name, retired.until)))
+        is_known = selection.function is None or selection.function in self._named
+        return selection.bound(self._named) if is_known else selection.replace(function=None)
 
     def _reader(self, selection: Selection) -> Reader | None:
         if selection.function is _unknown:
             return None
-        return Reader(self._log, self._path, selection)
+        return Reader(self._log, self._path, selection, brief=True)
 
     # --- from the log -----------------------------------------------------------------------------
 
@@ -139,8 +166,12 @@ class OpenChain:
         if outcome < 0:
             raise explain(kernel.KernelError(outcome, self._log.failed_file), self._path)
 
-    def conduct(self, now_ns: int, stations: Stations) -> int:
-        """Scan the log as far as the stations have room; returns the position up to which it was scanned."""
+    def conduct(self, now_ns: int, stations: Stations, *, calls: bool = True) -> int:
+        """Scan the log as far as the stations have room; returns the position up to which it was scanned.
+
+        If functions of users decide, that is as far as it got in a moment; without `calls`, they are not called.
+        """
+        begun_s = time.monotonic() if self.calls else 0.0
         while True:
             if self.kernel.position >= self._until:
                 self.use(stations)
@@ -149,25 +180,40 @@ class OpenChain:
             if outcome != 0:
                 self.attend(outcome, stations)
                 continue
-            if not self.conducts:
-                self._conduct_by_reading(now_ns)
+            if self.calls and not calls:
+                return self.kernel.position
+            if not self.conducts and not self._conduct_by_reading(now_ns):
+                return self.kernel.position
             if not before < self.kernel.position < looked:
                 return looked
+            if self.calls and time.monotonic() - begun_s > _TURN_S:
+                return self.kernel.position
 
-    def _conduct_by_reading(self, now_ns: int) -> None:
-        """Read what each station wants and hand it to the kernel, unless this process lacks a function."""
-        with self._lock:
-            seen, readers = self._seen, self._readers
-            start, stop = self.kernel.position, min(self._log.head, self._until)
-            if start >= stop or any(reader is None for _, reader in readers):
-                return
-            ahead = self._read_ahead(readers, start, stop, now_ns)
-            if ahead is None:
-                return
-            end = min((each.next for each in ahead), default=stop)
-            reached = self.kernel.admit(seen, start, end, *_merge(ahead, end))
-            for each in ahead if reached else ():
-                self._count_passed(each, start, reached, stop, now_ns)
+    def _conduct_by_reading(self, now_ns: int) -> bool:
+        """Read what each station wants and hand it to the kernel, unless this process lacks a function.
+
+        False if another thread is at it, and takes long.
+        """
+        if not self._lock.acquire(timeout=_TURN_S if self.calls else -1):
+            return False
+        try:
+            self._conduct_alone(now_ns)
+            return True
+        finally:
+            self._lock.release()
+
+    def _conduct_alone(self, now_ns: int) -> None:
+        seen, readers = self._seen, self._readers
+        start, stop = self.kernel.position, min(self._log.head, self._until)
+        if start >= stop or any(reader is None for _, reader in readers):
+            return
+        ahead = self._read_ahead(readers, start, stop, now_ns)
+        if ahead is None:
+            return
+        end = min((each.next for each in ahead), default=stop)
+        reached = self.kernel.admit(seen, start, end, *_merge(ahead, end))
+        for each in ahead if reached else ():
+            self._count_passed(each, start, reached, now_ns)
 
     def _read_ahead(self, readers: Readers, start: int, stop: int, now_ns: int) -> list[_Ahead] | None:
         """What each station wants, as far as its reader got; None if products were evicted."""
@@ -185,21 +231,23 @@ class OpenChain:
             ahead.append(_Ahead(terms, reader, batch.next, batch))
         return ahead
 
-    def _count_passed(self, each: _Ahead, start: int, reached: int, stop: int, now_ns: int) -> None:
+    def _count_passed(self, each: _Ahead, start: int, reached: int, now_ns: int) -> None:
         """Count what a station did not get of [start, reached), the range that was taken up.
 
         Its reader may have looked further, because another reader stopped or a station was full: what lies beyond is
         read once more later, and must not be counted twice.
         """
-        terms, reader, _, batch = each
+        terms, reader, looked, batch = each
         if batch is None:
             self.kernel.count_passed(terms.member, 0, int(reached > start))
             return
         late = int(np.count_nonzero(_is_late(batch.columns, terms) & (batch.columns["sequence"] < reached)))
         expired, damaged = batch.expired, batch.damaged
-        if reached < stop and (expired or damaged):
-            taken = reader.read(start, _READ_AHEAD, NO_END, now_ns, reached) if reached > start else None
-            expired, damaged = (taken.expired, taken.damaged) if taken is not None else (0, 0)
+        if reached < looked and (expired or damaged):
+            expired = damaged = 0
+            while start < reached:
+                taken = reader.read(start, _READ_AHEAD, NO_END, now_ns, reached)
+                start, expired, damaged = taken.next, expired + taken.expired, damaged + taken.damaged
         if late or expired or damaged:
             self.kernel.count_passed(terms.member, expired + late, damaged)
 

@@ -40,7 +40,7 @@ from headrace.log.seams import Timeout
 from headrace.log.waits import Waits
 from headrace.product.batch import Batch
 from headrace.product.product import Product
-from headrace.station.chain import OpenChain
+from headrace.station.chain import NO_END, OpenChain
 from headrace.station.draft import Draft, draft_columns, new_drafts
 from headrace.station.heartbeat import heartbeat
 from headrace.station.leases import (
@@ -151,8 +151,11 @@ class Consumer:
             self._prepare(outcome)
             if outcome == _CODES["terms"]:
                 self._read_terms()
+                self._check_function()
             if not self._chain.conducts:
                 looked = self._stations.conduct(self._chain)
+                if seconds == 0 and self._chain.calls:  # slow functions: what they have found until now
+                    looked = NO_END
 
     def get_nowait(self, n: int = 1) -> Batch:
         """Up to `n` products that are there now."""
@@ -171,15 +174,29 @@ class Consumer:
             self._log.check_open()
         if outcome == _CODES["look"]:
             self._stations.recover(self._chain)
-            self._say_if_paused()
+            self._say_if_held_up()
             return
         self._chain.attend(outcome, lambda: self._stations.in_chain(self._chain.number))
 
-    def _say_if_paused(self) -> None:
-        """A consumer waits: if its station delivers nothing on purpose, say so now and then."""
+    def _check_function(self) -> None:
+        """An error if the station has got a selection by a function that this process does not have."""
+        terms = self._stations.document.find(self.station_name)
+        lacking = None if terms is None else self._chain.lacks(terms)
+        if lacking is not None:
+            raise lacking
+
+    def _say_if_held_up(self) -> None:
+        """A consumer waits: if its station delivers nothing on purpose, or cannot, say so now and then."""
         terms = self._stations.document.find(self.station_name)
         if terms is not None and terms.paused and self._waits.is_due("get"):
             logger.warning("waiting at station %s, which is paused; resume it: headrace station resume", terms.name)
+        for other in self._stations.document.chain(self._chain.number) if not self._chain.conducts else ():
+            lacking = self._chain.lacks(other)
+            if lacking is not None and self._waits.is_due("function"):
+                logger.warning(
+                    "waiting at station %s for a process that has the function of a station of its chain: %s",
+                    self.station_name, lacking,
+                )  # fmt: skip
 
     def _read_terms(self) -> None:
         """Read the terms that concern each get; their number first, so that a later change shows another."""

@@ -36,7 +36,7 @@ def open_station(
     if channel is not None:
         fields["channel"] = channel
     after = given.get("after")
-    function = Selection.of(given.get("selection")).function
+    function = Selection.of(given.get("selection")).bound(stations.functions).function
     with log.locked():
         stations.finish()
         terms = stations.document.find(name)
@@ -49,7 +49,7 @@ def open_station(
                 f"{log.path} has no station {name!r}", "create it: queue.station(name, selection)"
             )
     station = Station(log, stations, name)
-    if function is not None:
+    if callable(function):
         give_function(station, function)
     return station
 

@@ -80,11 +80,8 @@ class Station:
         self._log.keep_positions()
         with self._log.locked(), explaining(self._log.path):
             terms, chain = self.terms, self._chain
-            if terms.local and self.name not in chain.functions:
-                raise OptionError(
-                    f"the selection of station {self.name!r} has a function, which this process does not have",
-                    "pass it: queue.station(name, selection=…)",
-                )
+            if (lacking := chain.lacks(terms)) is not None:
+                raise lacking
             self._check_consumers(terms, chain)
             claim = chain.claim(terms.member)
         return Consumer(self._log, self._stations, chain, terms, claim)
@@ -112,7 +109,7 @@ class Station:
         for field in (*fields, *(["after"] if "after" in options else [])):
             if field not in CHANGEABLE:
                 raise OptionError(f"{field} of a station cannot change", "remove the station and create it again")
-        function = Selection.of(options.get("selection")).function
+        function = Selection.of(options.get("selection")).bound(self._stations.functions).function
         with self._log.locked():
             terms = self.terms
             if terms.channel != by_channel:
@@ -130,7 +127,7 @@ class Station:
             ]
             self._keep_function(terms, changed)
             self._stations.change(self._stations.document.replace(changed, *beside))
-        if function is not None:
+        if callable(function):
             give_function(self, function)
 
     def _keep_function(self, before: StationTerms, after: StationTerms) -> None:
@@ -218,13 +215,13 @@ class Station:
     # --- statistics -------------------------------------------------------------------------------
 
     def statistics(self) -> StationStatistics:
-        """The station now; scans the log and looks for dead consumers first."""
+        """The station now; looks for dead consumers first, and scans the log unless a function decides."""
         self._log.check_open()
         terms, chain = self.terms, self._chain
         with explaining(self._log.path):
             self._stations.recover(chain)
             chain.kernel.drop_evicted()
-            self._stations.conduct(chain)
+            self._stations.conduct(chain, calls=False)  # a function of a user may be slow
             member, state = chain.kernel.member(terms.member), chain.kernel.state
             oldest_ns, retries = chain.kernel.in_hand(terms.member)
         if member is None:

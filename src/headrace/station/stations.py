@@ -22,6 +22,7 @@ from headrace.kernel import _kernel as kernel
 from headrace.log.documents import Identity, file_identity
 from headrace.log.place import check_place
 from headrace.log.seams import Clock, Storage
+from headrace.selection.functions import Functions
 from headrace.station.chain import OpenChain
 from headrace.station.document import FILE, FOLDER, StationDocument, StationLines, chain_path, load_stations
 from headrace.station.terms import StationTerms, for_kernel
@@ -38,8 +39,12 @@ class Attached(Protocol):
 class Stations:
     """The stations of one queue; the number `stations` in the control file says when to read them again."""
 
-    def __init__(self, log: kernel.Log, path: Path, storage: Storage | None, clock: Clock | None) -> None:
+    def __init__(
+        self, log: kernel.Log, path: Path, storage: Storage | None, clock: Clock | None,
+        functions: Functions | None = None,
+    ) -> None:  # fmt: skip
         self.log, self.path, self._storage, self._clock = log, path, storage, clock
+        self.functions = functions or Functions()  # that selections may name
         self._open: dict[int, OpenChain] = {}
         self._seen = -1
         self._document = StationDocument()
@@ -95,7 +100,7 @@ class Stations:
 
     def _map(self, number: int) -> OpenChain:
         try:
-            return OpenChain(self.log, self.path, number)
+            return OpenChain(self.log, self.path, number, self.functions)
         except QueueDamagedError:
             if number in self._load().chains:
                 raise
@@ -103,9 +108,12 @@ class Stations:
 
     # --- work on a chain --------------------------------------------------------------------------
 
-    def conduct(self, chain: OpenChain) -> int:
-        """Bring a chain up to date; returns the position up to which it looked at the log."""
-        return chain.conduct(self.now_ns(), lambda: self.in_chain(chain.number))
+    def conduct(self, chain: OpenChain, *, calls: bool = True) -> int:
+        """Bring a chain up to date; returns the position up to which it looked at the log.
+
+        Without `calls`, nothing is done if functions of users decide.
+        """
+        return chain.conduct(self.now_ns(), lambda: self.in_chain(chain.number), calls=calls)
 
     def recover(self, chain: OpenChain, only: int | None = None) -> None:
         """Take back the leases of dead consumers; a station that is not durable ends with its last consumer.
@@ -185,7 +193,7 @@ class Stations:
     def _update_chain(self, number: int, before: list[StationTerms], after: list[StationTerms]) -> None:
         if before == after:
             return
-        chain = self._open.get(number) or OpenChain(self.log, self.path, number)
+        chain = self._open.get(number) or OpenChain(self.log, self.path, number, self.functions)
         if after:
             self._open[number] = chain
         _update_members(chain, after)

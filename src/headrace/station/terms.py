@@ -21,7 +21,7 @@ from headrace.errors import OptionError, StationNameError
 from headrace.kernel import _kernel as kernel
 from headrace.log.cursor import check_name
 from headrace.selection import Selection
-from headrace.selection.selection import Function
+from headrace.selection.functions import Function
 from headrace.units import parse_age, parse_time
 
 CAPACITY_MAX = 131_072
@@ -96,7 +96,7 @@ class StationTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     chain: Annotated[int, msgspec.Meta(ge=0)] = 0  # the number of its chain
     member: Annotated[int, msgspec.Meta(ge=0, lt=kernel.MEMBERS_MAX)] = 0  # its number in the chain
     stage: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = 0  # products go by rising stage; a group shares one
-    selection: str = "**"  # canonical text, without the function and the prescale
+    selection: str = "**"  # canonical text, without the prescale and without a Python function; it may name one
     local: bool = False  # the selection has a Python function, which each process must pass
     prescale: Count = 1
     blocking: bool = False
@@ -159,9 +159,9 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _selection(value: Any) -> dict[str, Any]:
     selection = Selection.of(value)
-    fields: dict[str, Any] = {
-        "selection": str(selection.replace(every=1, function=None)), "local": selection.function is not None,
-    }  # fmt: skip
+    local = callable(selection.function)
+    text = str(selection.replace(every=1, function=None) if local else selection.replace(every=1))
+    fields: dict[str, Any] = {"selection": text, "local": local}
     if selection.every > 1:
         fields["prescale"] = selection.every
     return fields

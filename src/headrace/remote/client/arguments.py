@@ -125,15 +125,21 @@ def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value_text(value) for name, value in options.items()}
 
 
-def selection_text(wanted: Any) -> str:
-    """A selection as text; SelectionError if it has a Python function, or is too long for a call."""
+def checked_selection(wanted: Any) -> Selection:
+    """The selection; SelectionError, before any call, if it has a Python function."""
     selection = Selection.of(wanted)
-    if selection.function is not None:
+    if callable(selection.function):
         raise SelectionError(
-            "a selection with a Python function does not work on another machine",
-            "use where instead of function, or filter the products you receive",
+            "a Python function cannot be sent to a site",
+            "select by tags, where or xpath; or register the function at the site, in [functions] of its site.toml, "
+            'and name it: Selection(function="name")',
         )
-    text = str(selection)
+    return selection
+
+
+def selection_text(wanted: Any) -> str:
+    """A selection as it travels; SelectionError if it has a Python function, or is too long for a call."""
+    text = str(checked_selection(wanted))
     if len(text) > TEXT_MAX:
         raise SelectionError(
             f"a selection of {len(text)} characters is too long for a queue on another machine",

@@ -12,6 +12,7 @@ from headrace.log.log import Wanted
 from headrace.log.read import Start
 from headrace.log.reading import Reading
 from headrace.product.batch import Batch, Lost
+from headrace.remote.client.arguments import checked_selection
 from headrace.remote.client.connection import Connection
 from headrace.remote.client.follower import RemoteFollower
 from headrace.remote.protocol.calls import LoadCursor, RemoveCursor, SaveCursor
@@ -40,18 +41,21 @@ class RemoteCursor:
 
     def read(self, selection: Wanted = None, *, limit: int | None = None) -> Reading:
         """All products from the position on, up to the end of the queue as it is now. Commit its batches."""
-        return self._queue.read(self.position, selection, limit=limit)
+        checked = checked_selection(selection)
+        return self._queue.read(self.position, checked, limit=limit)
 
     def read_batch(self, selection: Wanted = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB") -> Batch:
         """One batch from the position on; `batch.lost` is the exact range that was evicted, if any."""
-        return self._queue.read_batch(self.position, selection, limit=limit, bytes_limit=bytes_limit)
+        checked = checked_selection(selection)
+        return self._queue.read_batch(self.position, checked, limit=limit, bytes_limit=bytes_limit)
 
     def follow(
         self, selection: Wanted = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB",
         timeout: float | str | None = None,
     ) -> RemoteFollower:  # fmt: skip
         """Batches from the position on, as they arrive. Commit each when its work is done."""
-        return self._queue.follow(self.position, selection, limit=limit, bytes_limit=bytes_limit, timeout=timeout)
+        checked = checked_selection(selection)
+        return self._queue.follow(self.position, checked, limit=limit, bytes_limit=bytes_limit, timeout=timeout)
 
     def commit(self, batch: Batch) -> None:
         """The work on `batch` is done; a lost range in it is added to the record of this cursor."""

@@ -35,6 +35,7 @@ from headrace.queue.member_stream import MemberStream, wait_for, wait_for_async
 from headrace.queue.members import Member, parse_wanted
 from headrace.relay.messages.page import records_of
 from headrace.remote.client.arguments import (
+    checked_selection,
     plain_options,
     selection_text,
     start_text,
@@ -162,8 +163,9 @@ class RemoteQueue:
         self, start: Start = "oldest", selection: Wanted = None, *, limit: int | None = None, stop: int | None = None
     ) -> Reading:
         """All products from `start` on, up to the end of the queue as it is now."""
+        wanted = checked_selection(selection)
         first, end = self.resolve(start), self.next if stop is None else min(stop, self.next)
-        return Reading(partial(self._reader, Selection.of(selection)), lambda: self.oldest, first, end, limit)
+        return Reading(partial(self._reader, wanted), lambda: self.oldest, first, end, limit)
 
     def _reader(self, selection: Selection, limit: int, bytes_limit: int | str) -> Read:
         """One call for each batch; the site keeps the count of `every` between them."""

@@ -139,7 +139,9 @@ class QueueHandlers:
         read = pending.client.find_read(key)
         if read is None:
             selection, allowed = Selection.parse(call.selection), pending.client.access.allowed
-            read = ClientRead(log_of(self._queue).reader(selection, PAGE_PRODUCTS_MAX, call.bytes_limit, allowed))
+            read = ClientRead(
+                log_of(self._queue).reader(selection, PAGE_PRODUCTS_MAX, call.bytes_limit, allowed, brief=True)
+            )
             pending.client.keep_read(key, read)
         return read
 

@@ -5,6 +5,7 @@ them:
 
     Get, Settle, Revise    an executor for all consumers; a Get that finds nothing waits apart (consumer.py, gets.py)
     reads                  an executor of their own, because searching a large queue takes time
+    reads by a function    another one, because a function of a user may be slow
     every other call       an executor; no call there waits for long
 
 A call that cannot be decoded is refused and counted. A call that finds too many others waiting is refused as busy, and
@@ -42,6 +43,7 @@ from headrace.remote.server.reads import RecentReads, WaitingReads
 from headrace.remote.server.station_handlers import StationHandlers
 
 _THREADS = 4  # of each executor
+_FUNCTION_THREADS = 2
 _WORK_MAX = 1024  # calls that an executor has accepted and not executed
 
 Work = Future[None]
@@ -74,6 +76,7 @@ class RemoteServer:
         self.taken = self.repeated = self.refused = 0
         self._call_threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-call")
         self._read_threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-read")
+        self._function_threads = ThreadPoolExecutor(_FUNCTION_THREADS, thread_name_prefix="headrace-function")
         self._calls, self._reads = set[Work](), set[Work]()  # submitted and not done
         self.recent_reads = RecentReads()
         key = f"{call_key(site)}/**"
@@ -155,7 +158,11 @@ class RemoteServer:
         elif len(self._reads) >= _WORK_MAX:
             raise Busy
         else:
-            _submit(self._read_threads, self._reads, self._execute, pending)
+            _submit(self._threads_for(call), self._reads, self._execute, pending)
+
+    def _threads_for(self, read: Any) -> ThreadPoolExecutor:
+        """A text that only looks as if it named a function does no harm."""
+        return self._function_threads if "function" in read.selection else self._read_threads
 
     def _is_meant(self, pending: PendingCall) -> bool:
         return pending.queue is None or pending.queue == self._queue_id
@@ -185,7 +192,7 @@ class RemoteServer:
     def _resume(self, read: PendingCall) -> None:
         """Continue a read that waited. It was accepted, so it is not refused now; a closed executor is bypassed."""
         try:
-            _submit(self._read_threads, self._reads, self._execute, read)
+            _submit(self._threads_for(read.call), self._reads, self._execute, read)
         except Busy:
             self._execute(read)
 
@@ -205,6 +212,7 @@ class RemoteServer:
         self._waiting.close()
         self._membership.close()
         self._read_threads.shutdown()
+        self._function_threads.shutdown()
         self._call_threads.shutdown()
         self._clients.close()  # no thread is left that attaches a consumer
         self._gets.close()  # no consumer is left
