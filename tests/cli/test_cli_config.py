@@ -45,7 +45,7 @@ def test_every_problem_is_listed_with_its_line_and_remedy(run: Run, site: Path) 
         "  wx/** priorty 5",
         "        ^",
         "  try: did you mean priority? the clauses are ident, tag, priority, origin, slice, created, age, every, xpath, "
-        "where",
+        "function, where",
         "site.toml:6: [[request]] 1: unknown key 'idnet'",
         "  try: did you mean 'ident'?",
     ]

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -110,31 +111,38 @@ def reopen(served: Served, functions: dict[str, Any]) -> None:
 
 
 def test_a_slow_function_delays_nobody_else(make_served: Callable[..., Served]) -> None:
-    """Neither other reads nor puts, nor the statistics of its own station."""
-    go = threading.Event()
+    """Neither other reads, consumers and puts, nor the statistics of its own station."""
+    go, entered = threading.Event(), threading.Semaphore(0)
 
     def slow(product: Product) -> bool:
+        entered.release()
         return go.wait(240)
 
     served = make_served(functions={"slow": slow})
     remote = served.connect(patience=200)
     put(served.queue, *"123")
-    remote.station("s", "function slow", start="oldest")
-    slow_uses = [lambda: served.connect(patience=200).read_batch(1, "function slow") for _ in range(5)]
-    slow_uses += [lambda: served.connect(patience=200).station("s").attach().get(3) for _ in range(3)]
-    results: list[Any] = []
-    threads = [threading.Thread(target=lambda use=use: results.append(len(use())), daemon=True) for use in slow_uses]
+    stations = [remote.station(f"s{number}", "function slow", start="oldest") for number in range(6)]
+    uses: list[Callable[[], Any]] = [lambda: remote.read_batch(1, "function slow", stop=4)] * 5
+    uses += [partial(station.attach().get, 3) for station in stations]
+    results: list[int] = []
+    threads = [threading.Thread(target=lambda use=use: results.append(len(use())), daemon=True) for use in uses]
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(7):  # a read, and a scan for each station
+            assert entered.acquire(timeout=240)
+        assert idents(remote.read_batch(1)) == ["1", "2", "3"]
+        with remote.station("plain", start="oldest").attach() as consumer:
+            assert idents(consumer.get(3)) == ["1", "2", "3"]
+        assert remote.put(b"4", feed="a", ident="4") == 4
+        assert [station.statistics().acknowledged for station in stations] == [0] * 6
+        assert results == []
+    finally:
+        go.set()
     for thread in threads:
-        thread.start()
-    assert idents(remote.read_batch(1)) == ["1", "2", "3"]
-    assert remote.put(b"4", feed="a", ident="4") == 4
-    for _ in range(6):
-        assert remote.station("s").statistics().acknowledged == 0
-    assert not results
-    go.set()
-    for thread in threads[:5]:
         thread.join(240)
-    assert sorted(results)[-1] >= 3
+    assert [count for count in results if count > 0] == results
+    assert len(results) == 11
 
 
 def test_a_function_sees_only_what_its_client_may_receive(make_served: Callable[..., Served]) -> None:

@@ -93,6 +93,7 @@ class Consumer:
         self._handing: kernel.LeasedProducts | None = None  # what a loop hands out, and
         self._handing_since = 0.0
         self._interrupted = False
+        self._calls = True  # functions of users, to scan; a site leaves that to other threads (served.py)
         self._detached = False
         self._foreign = False  # detached, or in a forked child
         self._read_terms()
@@ -153,7 +154,7 @@ class Consumer:
                 self._read_terms()
                 self._check_function()
             if not self._chain.conducts:
-                looked = self._stations.conduct(self._chain)
+                looked = self._stations.conduct(self._chain, calls=self._calls)
                 if seconds == 0 and self._chain.calls:  # slow functions: what they have found until now
                     looked = NO_END
 
@@ -231,7 +232,7 @@ class Consumer:
         while True:
             seen = self._log.kernel.wake_number
             self._log.check_open(always=False)
-            self._stations.conduct(self._chain)
+            self._stations.conduct(self._chain, calls=self._calls)
             waiting, now = self._kernel.waiting(self._member), time.monotonic()
             first = first or (now if waiting else None)
             ends = [end for end in (deadline, first and first + self._pacing_s) if end is not None]

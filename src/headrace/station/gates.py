@@ -116,7 +116,7 @@ class StationGates:
         if wait.left_s <= 0 or chain.kernel.may_look():
             self._stations.recover(chain)
         if terms is None or not chain.kernel.is_surely_full(terms.member):
-            self._stations.conduct(chain)
+            self._stations.conduct(chain, calls=wait.left_s > 0)  # functions may be slow: not if the put may not wait
         if terms is not None and terms.retired:
             self.make_gates()  # an old selection may have decided about all of its products by now
 

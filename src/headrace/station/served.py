@@ -21,6 +21,23 @@ Origin = tuple[kernel.Chain, int]  # where products come from: a chain, and a me
 find_ready = kernel.find_ready
 
 
+def never_call(consumer: Consumer) -> None:
+    """From now on a `get` calls no functions of users, which may be slow: `scan_by_functions` does."""
+    consumer._calls = False
+
+
+def waits_for_functions(consumer: Consumer) -> bool:
+    """Whether functions of users have to decide about products before the station of a consumer gets them."""
+    return consumer._chain.calls and consumer._kernel.position < consumer._log.kernel.head
+
+
+def scan_by_functions(consumer: Consumer) -> bool:
+    """Scan the log for the station of a consumer for a moment; whether that got somewhere, and there is more."""
+    before = consumer._kernel.position
+    consumer._stations.conduct(consumer._chain)
+    return before < consumer._kernel.position < consumer._log.kernel.head
+
+
 def origin_of(consumer: Consumer) -> Origin:
     """The station of a consumer, as the kernel knows it."""
     return consumer._kernel, consumer._member
@@ -40,7 +57,7 @@ def pacing_of(consumer: Consumer) -> float:
 
 def count_waiting(consumer: Consumer, n: int) -> tuple[int, bool]:
     """How many products wait at the station, and whether they are as many as a `get` of `n` can return."""
-    consumer._stations.conduct(consumer._chain)
+    consumer._stations.conduct(consumer._chain, calls=False)
     waiting = consumer._kernel.waiting(consumer._member)
     return waiting, waiting >= min(n, consumer._batch_max)
 

@@ -10,7 +10,9 @@ import pytest
 from headrace import Batch, Queue
 from headrace.errors import SiteUnreachableError
 from headrace.log.append import Receipt
+from headrace.remote.client import connection
 from headrace.remote.client.queue import RemoteQueue
+from headrace.remote.server import clients
 from headrace.remote.server import puts as server_puts
 from support.serving import Served, Wire
 
@@ -27,13 +29,13 @@ PUTS: dict[str, Callable[[RemoteQueue, str], Any]] = {
 }
 
 
-def lose_one_reply(served: Served, remote: RemoteQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restart the site after the next reply to a put has been sent, and forget that reply."""
-    connection, lost = remote._connection, []
-    real = connection.attempt
+def lose_one_reply(served: Served, remote: RemoteQueue, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Restart the site after the next reply to a put has been sent, and forget that reply; the call, once it is lost."""
+    link, lost = remote._connection, []
+    real = link.attempt_by
 
-    def attempt(call: Any, *arguments: Any, **options: Any) -> Any:
-        came = real(call, *arguments, **options)
+    async def attempt_by(wait: Any, call: Any, *arguments: Any, **options: Any) -> Any:
+        came = await real(wait, call, *arguments, **options)
         if type(call).__name__.startswith("Put") and not lost:
             lost.append(call)
             served.stop()
@@ -41,7 +43,8 @@ def lose_one_reply(served: Served, remote: RemoteQueue, monkeypatch: pytest.Monk
             return None
         return came
 
-    monkeypatch.setattr(connection, "attempt", attempt)
+    monkeypatch.setattr(link, "attempt_by", attempt_by)
+    return lost
 
 
 @pytest.mark.parametrize("dedup", ["identity", "none"])
@@ -54,8 +57,9 @@ def test_a_put_whose_reply_died_with_the_site_is_stored_once(
     served = make_served(dedup=dedup)
     remote = served.connect()
     remote.put(b"0", feed="other")
-    lose_one_reply(served, remote, monkeypatch)
+    lost = lose_one_reply(served, remote, monkeypatch)
     outcome = PUTS[kind](remote, ident)
+    assert lost
     first = served.queue.read_batch(2)
     count = outcome.products if isinstance(outcome, Receipt) else 1
     if dedup == "identity" and ident and kind in ("push_many", "drafts"):
@@ -107,8 +111,9 @@ def test_a_batch_whose_reply_died_with_the_site_is_stored_once(
         served.queue.put_batch(elsewhere, [place == kept[-1] for place in range(len(elsewhere))])
         new = kept[:-1]
     begin = served.queue.next
-    lose_one_reply(served, remote, monkeypatch)
+    lost = lose_one_reply(served, remote, monkeypatch)
     outcome = remote.put_batch(elsewhere, keep)
+    assert lost
     stored = [bytes(product.payload) for product in served.queue.read(begin)]
     assert stored == [bytes(elsewhere.payload(place)) for place in new]
     assert outcome.products == len(kept)
@@ -186,16 +191,21 @@ def test_a_put_that_raised_is_made_again_and_stored_once(make_served: Callable[.
     wire.close()
 
 
-def test_calls_that_never_ended_do_not_make_a_site_refuse_others(served: Served, wire: Wire) -> None:
+def test_calls_that_never_ended_do_not_make_a_site_refuse_others(
+    served: Served, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The site remembers a call that may be repeated, but not for ever."""
+    assert connection._PARKED_SPAN * 2 < clients.CALLS_MAX
+    monkeypatch.setattr(connection, "_PARKED_SPAN", 10)
+    monkeypatch.setattr(clients, "CALLS_MAX", 30)
     remote = served.connect(wire.endpoint, patience=60)
     wire.freeze()
     with pytest.raises(SiteUnreachableError) as raised:
         remote.put(b"0", feed="wx", timeout=0.1)
     wire.thaw()
-    for number in range(1, 1200):
+    for number in range(1, 50):
         remote.put(b"%d" % number, feed="wx")
-    assert served.queue.next == 1201
+    assert served.queue.next == 51
     assert raised.value.retry is not None
     assert raised.value.retry() == 1
 

@@ -29,7 +29,7 @@ from headrace.remote.server.gets import NotYet, Send, WaitingGet, WaitingGets
 from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.station import Consumer
 from headrace.station.leases import not_leased
-from headrace.station.served import count_waiting, deadlines, get_in_time, pacing_of, revise, settle
+from headrace.station.served import count_waiting, deadlines, get_in_time, never_call, pacing_of, revise, settle
 
 BATCHES_MAX = 20_000  # got and not settled
 _MARGIN = 1.5  # for a link that is sometimes slower than lately
@@ -64,6 +64,7 @@ class ServedConsumer:
     def __init__(self, consumer: Consumer, keep_s: float, gets: WaitingGets) -> None:
         self.consumer, self.keep_s = consumer, keep_s
         self._gets = gets
+        never_call(consumer)
         self._leased: dict[int, _LeasedBatch] = {}  # by the number of the Get
         self._last: PendingCall | None = None  # the last Get
         self._calls: deque[PendingCall] = deque()
@@ -231,6 +232,7 @@ class ServedConsumer:
             is_due = get.is_due
             ahead_s = get.call.each_s * _MARGIN
             batch = get_in_time(self.consumer, get.call.n, 0.0, ahead_s)
+            self._gets.scans.request(self.consumer)
             if not len(batch) and not is_due:
                 return NotYet.EMPTY
             count = self._fit(batch, ahead_s)

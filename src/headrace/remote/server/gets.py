@@ -8,6 +8,8 @@ A site with a thousand remote consumers has as many threads as one with ten:
                          was put, and a client whose link is slow holds up one thread, and no other client
     headrace-deadline    one. It hands gets whose time is over to the executor
     headrace-consumer    an executor. It executes the calls of consumers, in the order of each (consumer.py)
+    headrace-scan        one for each chain at which functions of users decide, while there is something to scan
+                         (scans.py): no other thread calls them
 
 No wake-up is lost. The leader notes the wake number of the queue (`_seen`), looks at the stations, and sleeps only as
 long as the number is the same. A get that finds nothing joins after its attempt. If the number has changed since before
@@ -36,6 +38,7 @@ from headrace.queue import Queue
 from headrace.queue.queue import log_of
 from headrace.remote.protocol.calls import Get
 from headrace.remote.server.pending_call import PendingCall
+from headrace.remote.server.scans import FunctionScans
 from headrace.station.served import Origin, find_ready, now_ns_of, origin_of
 
 if TYPE_CHECKING:
@@ -97,6 +100,7 @@ class WaitingGets:
         self._times_changed = threading.Condition(threading.Lock())
         self._ticks = itertools.count()
         self._stopped = False
+        self.scans = FunctionScans()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="headrace-consumer")
         names = [(self._run, "headrace-get")] * CREW + [(self._watch_times, "headrace-deadline")]
         self._crew = [threading.Thread(target=run, name=name, daemon=True) for run, name in names]
@@ -241,6 +245,7 @@ class WaitingGets:
         with self._lock:
             self._stopped = True
             self._is_used.notify_all()
+        self.scans.close()
         with self._times_changed:
             self._times_changed.notify_all()
         self._log.wake_all()
