@@ -35,7 +35,8 @@ from typing import Any, Protocol
 
 from headrace.errors import SelectionError
 from headrace.product.product import Product
-from headrace.selection.selection import Function, Selection
+from headrace.selection.functions import Function
+from headrace.selection.selection import Selection
 from headrace.selection.table.field_indexes import FeedIndex, FieldIndex, Unindexed
 from headrace.selection.table.plan import access_paths, undecided
 from headrace.selection.table.regex_index import RegexIndex
