@@ -17,6 +17,7 @@ from headrace.errors import FabricError, OptionError, SiteUnreachableError
 from headrace.link.credentials import UserTerms
 from headrace.link.keys import site_key
 from headrace.link.session import SessionTerms, locators, open_session, site_tokens, sites_present
+from headrace.pipeline.source.open_queues import QueueAddress, open_queue
 from headrace.queue import AnyQueue
 from headrace.site.site import Site
 from support.fleet import Fabric, free_port
@@ -206,14 +207,15 @@ def test_a_site_that_is_not_found_is_an_error_that_says_where_was_looked_and_wha
 
 def test_a_search_ends_soon_if_nothing_is_reachable(known: Known) -> None:
     with pytest.raises(SiteUnreachableError, match="looked at nothing: no endpoint is known, and multicast is off"):
-        headrace.connect("site:a", patience="1h")
+        headrace.connect("site:a")
     know(known, f"tcp/127.0.0.1:{free_port()}")
     with pytest.raises(SiteUnreachableError, match="connection refused"):
-        headrace.connect("site:a", patience="1h")
+        headrace.connect("site:a")
 
 
 def test_wrong_credentials_are_not_a_site_that_is_unreachable(known: Known, tmp_path: Path) -> None:
-    known.setattr("headrace.remote.client.search._ATTEMPT_S", 0.5)
+    for limit in ("_ATTEMPT_S", "_DENIED_S"):
+        known.setattr(f"headrace.remote.client.search.{limit}", 0.5)
     (tmp_path / "users").write_text("ada:secret\n")
     endpoint = f"tcp/127.0.0.1:{free_port()}"
     know(known, endpoint)
@@ -336,9 +338,10 @@ def test_a_port_that_refuses_is_waited_for_only_on_request(
     know(known, served.endpoint)
     where = f"site:{served.name}" if by_name else served.endpoint
     with pytest.raises(SiteUnreachableError, match="connection refused"):
-        headrace.connect(where, patience="1h")
+        headrace.connect(where)
     with ThreadPoolExecutor(1) as threads, caplog.at_level(logging.WARNING):
-        waits = threads.submit(headrace.connect, where, patience=240, on_loss="wait")
+        caplog.clear()
+        waits = threads.submit(headrace.connect, where, patience=240)
         until(lambda: "waiting for" in caplog.text, "connect says for whom it waits")
         served.start()
         with waits.result(240) as queue:
@@ -353,3 +356,10 @@ def test_a_site_behind_an_endpoint_is_never_guessed(pair: Fabric, known: Known) 
     with pytest.raises(FabricError, match=rf"{door} is not a site; reachable sites: b; name the site: {door}\?site=b"):
         headrace.connect(door, patience="1h")
     pair.sites["a"] = Site(pair.sessions["a"], pair.queues["a"], [])
+
+
+def test_the_source_of_spark_takes_names(pair: Fabric, known: Known) -> None:
+    know(known, endpoint_of(pair, "a"))
+    known.setattr("headrace.pipeline.source.open_queues._open", {})
+    with open_queue(QueueAddress(None, "site:b")) as queue:
+        assert reaches(queue, pair.queues["b"])

@@ -128,14 +128,14 @@ def open_queue(word: str, *, waits: bool = False) -> "AnyQueue":
     With `waits`, a command that follows products waits for the return of a site, once it has been there.
     """
     from headrace.cli.place import find_place, has_default
-    from headrace.remote import connect
+    from headrace.remote.client.connect import REFUSED_S, connect_within
 
     place = find_place(word)
     show_warnings()
     try:
         on_loss: OnLoss = "wait" if waits else "raise"
-        tls, user = place.credentials()
-        return connect(place.where, patience=CONNECT_S_MAX, on_loss=on_loss, tls=tls, user=user)
+        refused_s = None if waits else REFUSED_S
+        return connect_within(place.where, CONNECT_S_MAX, *place.credentials(), refused_s, on_loss)
     except (NotAQueueError, QueueMissingError) as error:
         if place.where != word or not has_default():
             raise

@@ -28,27 +28,28 @@ if TYPE_CHECKING:
     from headrace.remote.client.find import Found
 
 REFUSED_S = 3.0  # as long as a site takes to restart, on a busy machine
+_PATIENCE = "30s"
 _CONNECT_S_MIN = 0.5
 _EXPECTED = "give the directory of a queue, a site, such as site:denver, or its endpoint, such as tcp/host:7447"
 
 
 def connect(
-    where: str | os.PathLike[str], *, patience: float | str | timedelta = "30s", on_loss: "OnLoss" = "raise",
+    where: str | os.PathLike[str], *, patience: float | str | timedelta | None = None, on_loss: "OnLoss" = "raise",
     through: str | Sequence[str] | None = None, tls: "TlsTerms | None" = None, user: "UserTerms | None" = None,
 ) -> AnyQueue:  # fmt: skip
     """The queue at `where`: a directory, `site:NAME`, or the endpoint of a site, with `?site=NAME` for one behind it.
 
-    `patience` is how long to wait for a site that starts or does not reply, and how long a call is repeated while it
-    does not reply, before SiteUnreachableError. If nothing listens at the endpoint, the error comes after three
-    seconds. With `on_loss="wait"` both differ: `connect` tries for all of `patience`, and calls wait for the return of
-    the site without limit; a `timeout` still ends them.
+    `patience`, 30 s by default, is how long to wait for a site that starts or does not reply, and how long a call is
+    repeated while it does not reply, before SiteUnreachableError. If nothing listens at the endpoint, the error comes
+    after three seconds, unless `patience` or `on_loss="wait"` is given. With `on_loss="wait"` calls wait for the return
+    of the site without limit; a `timeout` still ends them.
 
     `site:NAME` is looked for at the endpoints in HEADRACE_SITES and in saved contexts, and by multicast; only at
     those in `through`, if that is given. `tls` and `user` are the credentials of the client. A directory needs none of
     them.
     """
-    refused_s = REFUSED_S if on_loss == "raise" else None
-    return connect_within(where, patience, tls, user, refused_s, on_loss, through)
+    refused_s = REFUSED_S if patience is None and on_loss == "raise" else None
+    return connect_within(where, _PATIENCE if patience is None else patience, tls, user, refused_s, on_loss, through)
 
 
 def connect_within(

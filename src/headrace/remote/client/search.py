@@ -33,6 +33,7 @@ from headrace.units import format_age
 _TOGETHER_S = 0.5  # for answers to multicast, and for candidates that are slower than the first
 _SETTLED_S = 0.25  # for the tokens to arrive at a session that has just been opened
 _ATTEMPT_S = 2.0  # to open a session; longer at the second time
+_DENIED_S = 3.0  # for a site that is just loading other credentials
 _WAKE_S = 0.05
 
 log = logging.getLogger("headrace.link")
@@ -136,8 +137,10 @@ class _Search:
         )
 
     def _hopeless_at(self) -> float:
-        """When to give up early, because nothing that is known can be reached."""
-        if self._refused_s is None or not all(look.is_hopeless for look in self._looks):
+        """When to give up early: everything that is known refuses our credentials, or nothing listens there."""
+        if self._looks and all(look.is_denied for look in self._looks):
+            return self.begun + _DENIED_S
+        if self._refused_s is None or not all(look.is_denied or look.is_refused for look in self._looks):
             return math.inf
         return self.begun + max(self._refused_s, _TOGETHER_S)
 
@@ -157,11 +160,8 @@ class _Search:
         return f"{len(self._heard)} answered" + (f", {len(others)} of them with {why}" if others else "")
 
     def _not_found(self, now: float) -> FabricError:
-        reasons = [look.reason for look in self._looks]
-        is_refused = bool(reasons) and not any(
-            each is None or isinstance(each, SiteUnreachableError) for each in reasons
-        )
-        kind = FabricError if is_refused else SiteUnreachableError  # wrong credentials, everywhere
+        is_denied = bool(self._looks) and all(look.is_denied for look in self._looks)
+        kind = FabricError if is_denied else SiteUnreachableError
         return kind(
             f"no site {self.site!r} was found within {format_age(now - self.begun)}; looked at {self._told()}",
             f"check the name; or give an endpoint: tcp/HOST:7447?site={self.site}, or HEADRACE_SITES=tcp/HOST:7447",
@@ -180,7 +180,8 @@ class _Look(threading.Thread):
         self.view = View()
         self.reason: HeadraceError | None = None  # why there is no session
         self.is_settled = False  # what it says will not change within a moment
-        self.is_hopeless = False  # nothing listens, or we are refused
+        self.is_refused = False  # nothing listens there
+        self.is_denied = False  # it does not accept who we are
         self._opened = 0.0
 
     @property
@@ -205,11 +206,10 @@ class _Look(threading.Thread):
             view = view_of(self.session)
         except (HeadraceError, zenoh.ZError) as told:
             error = told if isinstance(told, HeadraceError) else FabricError(f"the session failed: {told}")
-            is_hopeless = not isinstance(error, SiteUnreachableError) or all_refuse(self.candidate.endpoints)
-            self._note(View(), error, True, is_hopeless)
+            self._note(View(), error, True, all_refuse(self.candidate.endpoints))
         else:
             is_settled = bool(view.sites) or time.monotonic() - self._opened >= _SETTLED_S
-            self._note(view, None, is_settled, False)
+            self._note(view, None, is_settled)
 
     def _open(self, turn: int) -> tuple[zenoh.Session, str | None]:
         login = self.candidate.login
@@ -225,9 +225,10 @@ class _Look(threading.Thread):
         self.endpoint = endpoints[0]
         return session, principal_of(tls, user)
 
-    def _note(self, view: View, reason: HeadraceError | None, is_settled: bool, is_hopeless: bool) -> None:
+    def _note(self, view: View, reason: HeadraceError | None, is_settled: bool, is_refused: bool = False) -> None:
         with self._search.changed:
-            self.view, self.reason, self.is_hopeless = view, reason, is_hopeless
+            self.view, self.reason, self.is_refused = view, reason, is_refused
+            self.is_denied = reason is not None and not isinstance(reason, SiteUnreachableError)
             self.is_settled = self.is_settled or is_settled
             self._search.changed.notify()
 
