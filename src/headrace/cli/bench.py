@@ -245,6 +245,41 @@ def relay(place: str | None, scale: float, as_json: bool) -> None:
         )
 
 
+@bench.command("clients", short_help="Hundreds of remote consumers and suppliers.")
+@_place_option
+@click.option(
+    "--clients", type=click.IntRange(1, 1000), default=500, show_default=True, help="Consumers, and as many suppliers."
+)
+@click.option("--stations", type=click.IntRange(1, 1000), default=10, show_default=True, help="That consumers share.")
+@click.option("--rate", type=click.FloatRange(1, 10_000), default=200.0, show_default=True, help="Products per second.")
+@click.option("--seconds", type=click.FloatRange(0.1, 3600), default=20.0, show_default=True, help="Of load.")
+@click.option("--quick", is_flag=True, help="20 clients and 2 seconds, to see that it works.")
+@json_option
+def clients(
+    place: str | None, clients: int, stations: int, rate: float, seconds: float, quick: bool, as_json: bool
+) -> None:
+    """Measure clients: threads, memory and processor time of each, at the site and in their programs.
+
+    \b
+    Example:
+      headrace bench clients
+      headrace bench clients --clients 100 --rate 1000 --json
+    """
+    from headrace.bench import clients as measured
+
+    if quick:
+        clients, seconds = 20, 2.0
+    with _place(place) as (folder, kept_in):
+        _measure(
+            "remote clients",
+            f"clients --clients {clients} --stations {stations} --rate {rate:g} --seconds {seconds:g}",
+            kept_in,
+            lambda progress: measured.run(folder, clients, stations, rate, seconds, progress),
+            measured.NOT_MEASURED,
+            as_json,
+        )
+
+
 @bench.command("start", short_help="How fast commands start.")
 @_place_option
 @_scale_option

@@ -85,7 +85,7 @@ class Consumer:
         self._pid = os.getpid()
         self._names = self._log.kernel.names
         self._by_clock = stations.now_ns() != 0  # the queue's own clock decides what has expired
-        self._batch_max, self._pacing_s = GET_MAX, 0.0
+        self._batch_max, self._pacing_s, self._paused = GET_MAX, 0.0, False
         self._timeout_ns = self._stop_ns = 0
         self._quick_max = 0  # how many `get` asks the kernel for directly; 0 after `detach`
         self._recent = recent_batches()
@@ -188,9 +188,10 @@ class Consumer:
 
     def _say_if_held_up(self) -> None:
         """A consumer waits: if its station delivers nothing on purpose, or cannot, say so now and then."""
-        terms = self._stations.document.find(self.station_name)
-        if terms is not None and terms.paused and self._waits.is_due("get"):
-            logger.warning("waiting at station %s, which is paused; resume it: headrace station resume", terms.name)
+        if self._paused and self._waits.is_due("get"):
+            logger.warning(
+                "waiting at station %s, which is paused; resume it: headrace station resume", self.station_name
+            )
         for other in self._stations.document.chain(self._chain.number) if not self._chain.conducts else ():
             lacking = self._chain.lacks(other)
             if lacking is not None and self._waits.is_due("function"):
@@ -205,6 +206,7 @@ class Consumer:
         for terms in self._stations.in_chain(self._chain.number):
             if terms.name == self.station_name:
                 self._batch_max, self._pacing_s = terms.batch_max or GET_MAX, terms.pacing_s
+                self._paused = terms.paused
                 self._timeout_ns, self._stop_ns = int((terms.timeout_s or 0) * 1e9), terms.stop_ns or 0
                 self._start_ns = terms.start_ns or 0
         self._quick_max = 0 if self._pacing_s or self._foreign or self._by_clock else min(self._batch_max, kernel.FEW)

@@ -69,6 +69,20 @@ _EMPTY = Products(0, 0)
 log = logging.getLogger("headrace.remote")
 
 
+class _Left:
+    """A Get whose task was cancelled. Its reply is handled by the first to claim it: what came goes back, or the next
+    get takes it over.
+    """
+
+    __slots__ = ("_claimed", "pending")
+
+    def __init__(self, pending: SlowReply) -> None:
+        self.pending, self._claimed = pending, threading.Lock()
+
+    def claim(self) -> bool:
+        return self._claimed.acquire(blocking=False)
+
+
 class RemoteConsumer:
     """An attachment to a station of a site, for one thread at a time."""
 
@@ -90,7 +104,7 @@ class RemoteConsumer:
         self._one_task: asyncio.Lock | None = None
         self._leaving = threading.Lock()  # of the two words below
         self._begun = 0  # gets so far
-        self._left: SlowReply | None = None  # the Get of a task that was cancelled
+        self._left: _Left | None = None
 
     # --- get --------------------------------------------------------------------------------------
 
@@ -229,9 +243,9 @@ class RemoteConsumer:
             pending = self._pending[0] if self._pending is not None else None
             if pending is None or self._begun != begun or self._detached:
                 return  # nothing was sent, or the next get has taken it over
-            self._left = pending
-        number, attachment = self._getting, self._attachment
-        pending.when_ended(lambda: self._give_back(pending, number, attachment))
+            left = self._left = _Left(pending)
+            number, attachment = self._getting, self._attachment
+        pending.when_ended(lambda: self._give_back(left, number, attachment))
         self._wake()
 
     def _take_over(self) -> None:
@@ -243,12 +257,12 @@ class RemoteConsumer:
             self._pending = None
             self._end_get()
 
-    def _give_back(self, pending: SlowReply, number: int, attachment: int) -> None:
+    def _give_back(self, left: _Left, number: int, attachment: int) -> None:
         """Give back what came for a get that was left. Without products there is nothing to do, and nothing claimed."""
         with suppress(HeadraceError):  # nobody is left to hear of it; `detach` returns what remains
-            came = pending.take()
+            came = left.pending.take()
             reply = decode_reply(came[0]) if came is not None else None
-            if isinstance(reply, Products) and reply.count and pending.claim():
+            if isinstance(reply, Products) and reply.count and left.claim():
                 call = Settle(attachment, number, reply.count, "nack")
                 started(lambda: self._connection.once(call, Done), "give-back")  # this thread is Zenoh's
 

@@ -7,7 +7,6 @@ SlowReply       for a caller that may stop waiting and wait again later, or that
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from threading import Lock
 from typing import Any
 
 import zenoh
@@ -43,16 +42,12 @@ class PendingReply:
 
 
 class SlowReply(PendingReply):
-    """A call whose reply may take longer than a caller waits, who then waits again for the same one.
+    """A call whose reply may take longer than a caller waits, who then waits again for the same one."""
 
-    `claim` decides who handles the reply of a call that its caller has left (RemoteConsumer): the first to claim it.
-    """
-
-    __slots__ = ("_claimed", "ended")
+    __slots__ = ("ended",)
 
     def __init__(self, session: zenoh.Session, key: str, head: bytes, payload: Any, timeout_s: float) -> None:
         self._token = zenoh.CancellationToken()
-        self._claimed = Lock()
         self.ended: Future[zenoh.Reply | None] = Future()  # has the reply, or None if there will be none
         session.get(
             key, zenoh.handlers.Callback(self._end, self._end, indirect=False), payload=payload, attachment=head,
@@ -80,10 +75,6 @@ class SlowReply(PendingReply):
     def when_ended(self, act: Callable[[], None]) -> None:
         """Call this once there is a reply, or will be none: on a thread of Zenoh's, or here and now."""
         self.ended.add_done_callback(lambda _: act())
-
-    def claim(self) -> bool:
-        """Whether the caller is the first to claim the reply."""
-        return self._claimed.acquire(blocking=False)
 
 
 def _raw_reply(reply: zenoh.Reply | None) -> RawReply | None:
