@@ -7,6 +7,7 @@ import itertools
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -129,7 +130,9 @@ class Served:
 
 
 class Wire:
-    """A TCP proxy in front of an endpoint; the connection can be cut and restored."""
+    """A TCP proxy in front of an endpoint; the connection can be cut, frozen and slow, and restored."""
+
+    rate: float | None = None  # bytes per second of each link and direction; None: as fast as it can
 
     def __init__(self, endpoint: str) -> None:
         host, _, port = endpoint.removeprefix("tcp/").rpartition(":")
@@ -149,11 +152,14 @@ class Wire:
                 if self._is_cut:
                     link.close()
                     continue
-                with suppress(OSError):
+                try:
                     other = socket.create_connection(self._target)
-                    self._links += [link, other]
-                    for ends in ((link, other), (other, link)):
-                        threading.Thread(target=_carry, args=(*ends, self._is_thawed), daemon=True).start()
+                except OSError:
+                    link.close()
+                    continue
+                self._links += [link, other]
+                for ends in ((link, other), (other, link)):
+                    threading.Thread(target=self._carry, args=ends, daemon=True).start()
 
     def cut(self) -> None:
         self._is_cut = True
@@ -178,15 +184,16 @@ class Wire:
         self.cut()
         self._server.close()
 
-
-def _carry(source: socket.socket, target: socket.socket, may_go: threading.Event) -> None:
-    with suppress(OSError):
-        while data := source.recv(65536):
-            may_go.wait()
-            target.sendall(data)
-    for link in (source, target):
+    def _carry(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
-            link.shutdown(socket.SHUT_RDWR)
+            while data := source.recv(65536 if self.rate is None else 1024):
+                self._is_thawed.wait()
+                target.sendall(data)
+                if self.rate is not None:
+                    time.sleep(len(data) / self.rate)
+        for link in (source, target):
+            with suppress(OSError):
+                link.shutdown(socket.SHUT_RDWR)
 
 
 class Stranger:

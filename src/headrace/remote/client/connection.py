@@ -291,7 +291,7 @@ class Connection:
                 raise self.unreachable(begun)
             if repeated is not None and turn == 0:
                 call = repeated(call)
-            await self.pause_by(wait, turn)
+            await self.pause_by(wait, turn, until)
             turn += 1
 
     def once(
@@ -339,12 +339,14 @@ class Connection:
 
     # --- silence ----------------------------------------------------------------------------------
 
-    def pause(self, turn: int) -> None:
-        """Wait between two attempts, longer each time."""
-        finish(self.pause_by(BLOCKING, turn))
+    def pause(self, turn: int, until: float | None = None) -> None:
+        """Wait between two attempts, longer each time, and not beyond the end of the call."""
+        finish(self.pause_by(BLOCKING, turn, until))
 
-    async def pause_by(self, wait: Wait, turn: int) -> None:
-        await wait.pause(self._closed, _PAUSES_S[min(turn, len(_PAUSES_S) - 1)])
+    async def pause_by(self, wait: Wait, turn: int, until: float | None = None) -> None:
+        """As `pause`, waiting as `wait` does."""
+        pause_s = _PAUSES_S[min(turn, len(_PAUSES_S) - 1)]
+        await wait.pause(self._closed, pause_s if until is None else max(0.0, min(pause_s, until - time.monotonic())))
 
     def _note_silence(self) -> None:
         if self._silent_since is None:

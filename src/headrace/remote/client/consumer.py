@@ -155,7 +155,7 @@ class RemoteConsumer:
             if batch is None and (is_over or self._interrupted):
                 return self._hand_out(batch_of(_EMPTY, b"", self._connection.names))
             if batch is None:
-                await self._connection.pause_by(wait, turn)
+                await self._connection.pause_by(wait, turn, until)
                 turn += 1
 
     def get_nowait(self, n: int = 1) -> Batch:

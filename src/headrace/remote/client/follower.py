@@ -154,7 +154,7 @@ class RemoteFollower:
             if came is None:
                 if not self._connection.has_patience:
                     raise self._connection.unreachable()
-                await self._connection.pause_by(wait, turn)
+                await self._connection.pause_by(wait, turn, deadline)
             turn = turn + 1 if came is None else 0
         return None
 

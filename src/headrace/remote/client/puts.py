@@ -83,7 +83,7 @@ class Puts:
             except NotYet as blocked:
                 self._say(blocked.waits_for, begun_s)
                 put.since = 0
-                await connection.pause_by(wait, turn)
+                await connection.pause_by(wait, turn, None if seconds is None else begun_s + seconds)
                 turn += 1
 
     async def _attempt(self, wait: Wait, put: Put[Any], left_s: float | None, again: bool) -> Number | PutOutcome:

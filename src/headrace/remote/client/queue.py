@@ -312,7 +312,7 @@ class RemoteQueue:
                 return True
             if until is not None and time.monotonic() >= until:
                 return False
-            self._connection.pause(turn)
+            self._connection.pause(turn, until)
             turn += 1
 
     # --- life -------------------------------------------------------------------------------------
