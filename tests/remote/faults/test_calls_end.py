@@ -133,3 +133,21 @@ def test_a_put_of_an_event_loop_waits_for_the_site_as_long_as_any_other(served: 
         return await task
 
     assert asyncio.run(run()) == 1
+
+
+def test_a_timeout_ends_a_follower_at_a_site_that_is_frozen_and_the_next_call_goes_on(
+    served: Served, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if nobody notices that the link is broken."""
+    remote = served.connect(wire.endpoint, patience="1h")
+    follower = remote.follow(timeout=0.3)
+    monkeypatch.setattr(remote._connection, "_see", lambda event: None)
+    monkeypatch.setattr(remote._connection, "_abandon", lambda: None)
+    put(served.queue, "1")
+    assert idents(next(follower)) == ["1"]
+    wire.freeze()
+    with pytest.raises(SiteUnreachableError):
+        took(lambda: next(follower))
+    put(served.queue, "2")
+    wire.thaw()
+    assert idents(next(follower)) == ["2"]

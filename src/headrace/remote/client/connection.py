@@ -184,10 +184,10 @@ class Connection:
 
     async def start_by(
         self, wait: Wait, call: Message, payload: Any = b"", *, number: int = 0, wait_s: float = 0.0,
-        limit_s: float | None = None,
+        limit_s: float | None = None, slow: bool = False,
     ) -> PendingReply:  # fmt: skip
-        """As `start`, waiting as `wait` does while the link is full."""
-        kind = SlowReply if wait.is_async else PendingReply
+        """As `start`, waiting as `wait` does while the link is full. A `slow` reply may be waited for repeatedly."""
+        kind = SlowReply if slow or wait.is_async else PendingReply
         return await wait.start(self.sender, lambda: self._send(kind, call, payload, number, wait_s, limit_s))
 
     def start_slow(self, call: Get, number: int, wait_s: float) -> SlowReply:

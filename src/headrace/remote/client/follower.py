@@ -20,7 +20,7 @@ from headrace.log.read import check_limit
 from headrace.product.batch import Batch
 from headrace.remote.client.arguments import selection_text
 from headrace.remote.client.connection import Connection
-from headrace.remote.client.pending import PendingReply, RawReply
+from headrace.remote.client.pending import PendingReply, RawReply, SlowReply
 from headrace.remote.client.waiting import AWAITING, BLOCKING, Wait, finish
 from headrace.remote.protocol.calls import ReadProducts
 from headrace.remote.protocol.fields import PAGE_BYTES_MAX, PAGE_PRODUCTS_MAX, WAIT_S_MAX
@@ -31,6 +31,8 @@ from headrace.units import parse_size
 
 if TYPE_CHECKING:
     from headrace.remote.client.queue import RemoteQueue
+
+_GRACE_S = 0.5  # beyond the timeout, for the reply of a site that has waited until then
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,12 @@ class _PendingRead:
         self.position, self.wait_s, self.pending = position, wait_s, pending
         self._raw: RawReply | None = None
         self._has_come = False
+
+    async def has_ended(self, wait: Wait, deadline: float | None) -> bool:
+        """Whether there is a reply, or will be none; waits for that until the deadline, and a moment longer."""
+        if self._has_come or deadline is None or not isinstance(self.pending, SlowReply):
+            return True
+        return await wait.has_ended(self.pending, max(0.0, deadline - time.monotonic()) + _GRACE_S)
 
     async def take(self, wait: Wait) -> RawReply | None:
         if not self._has_come:
@@ -139,10 +147,13 @@ class RemoteFollower:
 
     async def _next(self, wait: Wait) -> Batch | None:
         """The next batch; None at the end of the iteration."""
-        deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
+        begun = time.monotonic()
+        deadline = None if self._timeout_s is None else begun + self._timeout_s
         turn = 0
         while not self._stopped:
             read, is_new = await self._pending_read(wait, deadline)
+            if not await read.has_ended(wait, deadline):  # the next call goes on with it: the link may be slow
+                raise self._connection.unreachable(begun)
             came = await self._take(wait, read)
             if came is not None and (batch := self._move(*came)) is not None:
                 await self._call_ahead(wait, came[0])
@@ -200,7 +211,7 @@ class RemoteFollower:
 
     async def _call(self, wait: Wait, wait_s: float) -> _PendingRead:
         call = self._terms.call(self.position, self._number, wait_s)
-        pending = await self._connection.start_by(wait, call, wait_s=wait_s)
+        pending = await self._connection.start_by(wait, call, wait_s=wait_s, slow=self._timeout_s is not None)
         read = self._ahead = _PendingRead(self.position, wait_s, pending)
         if self._stopped:  # before there was anything to cancel
             read.pending.cancel()
