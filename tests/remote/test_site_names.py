@@ -243,13 +243,17 @@ def test_two_sites_of_one_name_are_an_error_that_names_both(known: Known, tmp_pa
             assert f"session {zid} through {endpoint}" in str(raised.value)
 
 
-def test_two_sites_of_one_name_are_noticed_by_an_endpoint_too(pair: Fabric, known: Known) -> None:
+def test_two_sites_of_one_name_are_noticed_by_an_endpoint_and_by_the_site_itself(pair: Fabric, known: Known) -> None:
     """Calls carry the name of the site, so either of them could reply."""
     known.setattr("headrace.remote.client.find._LEFTOVER_S", 0.5)
+    site = pair.sites["a"]
     with declared(endpoint_of(pair, "a"), site_key("a", "abc")):
         until(lambda: "abc" in sites_present(pair.sessions["b"]), "the token is seen")
         with pytest.raises(FabricError, match="2 sites are called 'a'"):
             headrace.connect(endpoint_of(pair, "a"), patience="1h")
+        until(lambda: [found.kind for found in site.problems()] == ["name"], "it is a problem of the site")
+        assert site.problems()[0].text == "another site is called a, too: session abc"
+    until(lambda: site.problems() == (), "it is solved")
 
 
 def test_a_token_that_outlives_its_site_is_not_a_second_site(

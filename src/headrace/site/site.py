@@ -103,7 +103,7 @@ class Site:
         lags = LagFile(queue.path)
         parts.callback(self._in_place, lags.remove)
         self._watch = Watch(
-            session, self._terms, self._problems,
+            session, self.name, self._terms, self._problems,
             lambda: self._in_place(lambda: lags.save(request_lags(self._receiver))),
         )  # fmt: skip
         parts.callback(self._watch.close)

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 import zenoh
 
 from headrace.link.reach import Reach, Unlinked
-from headrace.link.session import SessionTerms
+from headrace.link.session import SessionTerms, sites_present
 from headrace.relay.messages.description import Problem
 from headrace.site.memory import MemoryWatch
 
 _LOOK_S = 1.0
 _LASTS_S = 3.0  # before it is logged
 _AGAIN_S = 60.0
+_NAMESAKES_MAX = 4  # in a message
 _LOGGED = ("lost", "too large")  # each product or range is logged where it is found
 
 log = logging.getLogger("headrace.site")
@@ -39,14 +40,16 @@ class Watch:
     """Looks from the moment it is made until `close`. Without `terms`, links are not compared with anything."""
 
     def __init__(
-        self, session: zenoh.Session, terms: SessionTerms | None, find: FindProblems, save: Callable[[], None]
-    ) -> None:
-        """`save` is called at every look: it writes down how far the requests are."""
+        self, session: zenoh.Session, name: str, terms: SessionTerms | None, find: FindProblems,
+        save: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """`name` is that of the site. `save` is called at every look: it writes down how far the requests are."""
+        self._session, self._name = session, name
         self._reach = None if terms is None else Reach(session, terms)
         self._find, self._save = find, save
         self._memory = MemoryWatch()
         self._seen: dict[Key, _Seen] = {}
-        self.links: tuple[Problem, ...] = ()
+        self.links: tuple[Problem, ...] = ()  # also of the sites that they lead to
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-watch")
         self._thread.start()
@@ -55,8 +58,8 @@ class Watch:
         failure = ""
         while not self._stopped.wait(_LOOK_S):
             try:
-                if self._reach is not None:
-                    self.links = tuple(_link_problem(unlinked) for unlinked in self._reach.look())
+                unlinked = self._reach.look() if self._reach is not None else ()
+                self.links = (*map(_link_problem, unlinked), *_namesakes(self._session, self._name))
                 self.note(self._find(self.links), time.monotonic())
                 self._save()
                 self._memory.look(time.monotonic())
@@ -92,3 +95,13 @@ class Watch:
 def _link_problem(unlinked: Unlinked) -> Problem:
     text = f"no link to {unlinked.endpoint}: {unlinked.reason}"
     return Problem("link", unlinked.endpoint, text, unlinked.remedy)
+
+
+def _namesakes(session: zenoh.Session, name: str) -> tuple[Problem, ...]:
+    """Other sessions with the name of this site: when it started there were none, or no link to them yet."""
+    others = sorted(set(sites_present(session, name)) - {str(session.zid())})
+    if not others:
+        return ()
+    text = f"another site is called {name}, too: session {', '.join(others[:_NAMESAKES_MAX])}"
+    remedy = f"stop it, or give it another name: clients that look for {name} are refused"
+    return (Problem("name", name, text, remedy),)
