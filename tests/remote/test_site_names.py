@@ -353,6 +353,23 @@ def test_a_port_that_refuses_is_waited_for_only_on_request(
     served.close()
 
 
+def test_a_link_that_is_cut_while_a_site_is_looked_for_is_restored(
+    pair: Fabric, known: Known, caplog: pytest.LogCaptureFixture
+) -> None:
+    wire = Wire(endpoint_of(pair, "a"))
+    know(known, wire.endpoint)
+    pair.stop("b")
+    with ThreadPoolExecutor(1) as threads, caplog.at_level(logging.WARNING):
+        waits = threads.submit(headrace.connect, "site:b", patience=240)
+        until(lambda: "reachable sites: a" in caplog.text, "the search sees a")
+        wire.cut()
+        pair.start("b")
+        wire.restore()
+        with waits.result(240) as queue:
+            assert reaches(queue, pair.queues["b"])
+    wire.close()
+
+
 def test_a_site_behind_an_endpoint_is_never_guessed(pair: Fabric, known: Known) -> None:
     known.setattr("headrace.remote.client.find._NEAREST_S", 0.3)
     door = endpoint_of(pair, "a")
