@@ -143,7 +143,7 @@ class Client:
 
         position = 1
         while not self.is_told("end"):
-            begun_s = time.monotonic()
+            begun_s: float | None = None  # to open a follower is a call without a timeout
             try:
                 follower = queue.follow(position, "m/**", timeout=TIMEOUT_S)
                 begun_s = time.monotonic()
@@ -185,8 +185,8 @@ def _until_done(put: Callable[[], Any], ledger: Ledger) -> None:
             _note_late(begun_s, ledger)
 
 
-def _note_late(begun_s: float, ledger: Ledger) -> None:
-    late_s = time.monotonic() - begun_s - TIMEOUT_S
+def _note_late(begun_s: float | None, ledger: Ledger) -> None:
+    late_s = 0.0 if begun_s is None else time.monotonic() - begun_s - TIMEOUT_S
     if late_s > 0:
         ledger.note("late", f"{late_s:.2f}")
 

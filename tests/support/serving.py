@@ -141,6 +141,8 @@ class Wire:
         self._is_cut = False
         self._is_thawed = threading.Event()
         self._is_thawed.set()
+        self._may_reply = threading.Event()
+        self._may_reply.set()
         self._server = socket.create_server(("127.0.0.1", 0))
         self.endpoint = f"tcp/127.0.0.1:{self._server.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -158,7 +160,7 @@ class Wire:
                     link.close()
                     continue
                 self._links += [link, other]
-                for ends in ((link, other), (other, link)):
+                for ends in ((link, other, self._is_thawed), (other, link, self._may_reply)):
                     threading.Thread(target=self._carry, args=ends, daemon=True).start()
 
     def cut(self) -> None:
@@ -179,15 +181,24 @@ class Wire:
     def thaw(self) -> None:
         self._is_thawed.set()
 
+    def mute(self) -> None:
+        """Carry no replies from now on, and lose those at the next cut."""
+        self._may_reply.clear()
+
+    def unmute(self) -> None:
+        self._may_reply.set()
+
     def close(self) -> None:
-        self.thaw()
         self.cut()
+        self.thaw()
+        self.unmute()
         self._server.close()
 
-    def _carry(self, source: socket.socket, target: socket.socket) -> None:
+    def _carry(self, source: socket.socket, target: socket.socket, may_go: threading.Event) -> None:
         with suppress(OSError):
             while data := source.recv(65536 if self.rate is None else 1024):
                 self._is_thawed.wait()
+                may_go.wait()
                 target.sendall(data)
                 if self.rate is not None:
                     time.sleep(len(data) / self.rate)

@@ -28,7 +28,9 @@ from support.seeds import random_seed
 from support.serving import Wire
 from support.waiting import until
 
-FAULTS = ("site killed", "link cut", "link frozen", "link slow", "client killed", "site stopped")
+FAULTS = (
+    "site killed", "link cut", "link frozen", "link slow", "replies lost with the site", "client killed", "site stopped",
+)  # fmt: skip
 KINDS = ("put", "putmany", "push", "pushmany", "pull")
 HOUR = 3600.0
 
@@ -45,6 +47,8 @@ class Scene:
         self.queue.channel("pushed", "m/push")
         self.queue.channel("pulled", "m/pull")
         self.queue.station("all", "m/**", start="oldest", deliveries_max=0)
+        self.queue.station("few", "m/**", start="oldest", capacity=20, discard="fifo")
+        self.queue.station("brief", "m/**", start="oldest", timeout="1s")
         endpoint = f"tcp/127.0.0.1:{free_port()}"
         self.file = folder / "site.toml"
         self.file.write_text(f'[site]\nqueue = "q"\nlisten = ["{endpoint}"]\n')
@@ -72,6 +76,14 @@ class Scene:
                 self.site.stop()
             self.site.kill()
             time.sleep(seconds)
+            self.start_site()
+        elif fault == "replies lost with the site":  # it executes calls, and dies before it can say so
+            self.wire.mute()
+            time.sleep(seconds)
+            self.site.kill()
+            self.wire.cut()
+            self.wire.unmute()
+            self.wire.restore()
             self.start_site()
         elif fault == "client killed":
             self.client.kill()
@@ -180,6 +192,20 @@ def judge(made: Scene, account: Account) -> None:
     assert (told.acknowledged, told.expired, told.parked, sum(told.dropped.values())) == (len(stored), 0, 0, 0)
 
 
+def judge_discards(made: Scene) -> None:
+    """What was dropped, and what has expired, adds up with what was put."""
+    stored = made.queue.next - 1
+    few = made.queue.station("few").statistics()
+    assert few.waiting + sum(few.dropped.values()) == stored
+    brief, got = made.queue.station("brief"), 0
+    with brief.attach() as consumer:
+        while batch := consumer.get_nowait(1000):
+            got += len(batch)
+            consumer.ack(batch)
+    assert got + brief.statistics().expired == stored
+    assert brief.statistics().expired > 0
+
+
 def lateness(account: Account) -> float:
     """How much later than its timeout a call ended at worst; printed by kind."""
     worst = {kind: max(map(float, words["late"]), default=0.0) for kind, words in account.items()}
@@ -197,6 +223,7 @@ def test_nothing_is_lost_or_done_twice_under_any_fault(shared_memory: Path) -> N
             made.wait_for_progress()
         account = made.finish()
         judge(made, account)
+        judge_discards(made)
         lateness(account)
 
 
@@ -214,4 +241,5 @@ def test_nothing_is_lost_or_done_twice_under_many_faults(shared_memory: Path, tu
                 made.wait_for_progress()
         account = made.finish()
         judge(made, account)
+        judge_discards(made)
         assert lateness(account) <= float(os.environ.get("HEADRACE_LATE_S", 1.0))
