@@ -4,11 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace import Queue
+from headrace import Product, Queue
+from headrace.errors import FabricMessageError
 from headrace.link.access import Rule, receivable
 from headrace.log.records import Names
+from headrace.relay.inventory import list_held
 from headrace.relay.messages.page import decode, decode_head
-from headrace.relay.messages.query import Read
+from headrace.relay.messages.query import Inventory, Read
 from headrace.relay.serve import Pager
 
 RULES = (
@@ -77,3 +79,15 @@ def test_an_evicted_range_that_came_from_elsewhere_had_no_product_that_was_put_h
     first = decode_head(next(pager.pages(Read(selection, 0, 10, 100, 1 << 20)))[0])
     assert bool(first.lost_first) == is_lost
     assert first.upto >= queue.oldest
+
+
+def test_a_site_calls_no_functions_for_another_one(make_queue: Callable[..., Queue]) -> None:
+    called: list[Product] = []
+    queue = make_queue(origin="a", functions={"spy": lambda product: bool(called.append(product))})
+    queue.put(b"", feed="wx")
+    everything = receivable((), None)
+    with pytest.raises(FabricMessageError, match="does not call function spy for another"):
+        list(Pager(queue, "a", everything).pages(Read("** function spy", 0, 1, 100, 1 << 20)))
+    with pytest.raises(FabricMessageError, match="does not call function spy for another"):
+        list_held(queue, Inventory("** function spy", 0, 100), everything)
+    assert called == []

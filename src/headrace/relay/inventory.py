@@ -20,8 +20,7 @@ from headrace.queue import Queue
 from headrace.queue.queue import log_of
 from headrace.relay.messages.inventory import InventoryReply, make_reply
 from headrace.relay.messages.page import queue_id
-from headrace.relay.messages.query import Inventory, Locate, LocateReply
-from headrace.selection import Selection
+from headrace.relay.messages.query import Inventory, Locate, LocateReply, selection_in
 
 _NOTHING = (0, 0)
 _WHOLE = 1 << 62  # bytes
@@ -35,7 +34,7 @@ def list_held(queue: Queue, query: Inventory, allowed: Sequence[FeedPattern]) ->
     row cannot be listed, and counts as lost here.
     """
     log, test = log_of(queue), feed_test(allowed)
-    read = log.reader(Selection.parse(query.selection), query.products, _WHOLE, allowed=test, heads=True)
+    read = log.reader(selection_in(query), query.products, _WHOLE, allowed=test, heads=True)
     is_partial = test is not None
     start, columns, lost = query.after + 1, np.zeros(0, ROW), _NOTHING
     upto = max(query.after, queue.next - 1)
@@ -59,7 +58,7 @@ def locate(queue: Queue, query: Locate, allowed: Sequence[FeedPattern]) -> Locat
         raise FabricMessageError("a query has part of a signature", "run the same Headrace version at both sites")
     log = log_of(queue)
     sequences = log.find_signatures(np.frombuffer(query.signatures, "V16"))
-    read = log.reader(Selection.parse(query.selection), _STRETCH, _WHOLE, allowed=feed_test(allowed), heads=True)
+    read = log.reader(selection_in(query), _STRETCH, _WHOLE, allowed=feed_test(allowed), heads=True)
     held, shown = np.unique(sequences[sequences > 0]), [np.zeros(0, np.uint64)]
     while len(held):
         first = int(held[0])

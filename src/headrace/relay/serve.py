@@ -52,6 +52,7 @@ from headrace.relay.messages.query import (
     TraceReply,
     decode_query,
     encode,
+    selection_in,
 )
 from headrace.relay.messages.source import Source
 from headrace.relay.send import stream_name
@@ -148,7 +149,7 @@ class Server:
             sources, rest = self._find_sources(query.first, query.last) if self._find_sources else unknown
             return TraceReply(queue_id(self._queue), sources, *rest)
         if isinstance(query, Listen):
-            return ListenReply(self._listen(Selection.parse(query.selection)))
+            return ListenReply(self._listen(selection_in(query)))
         if isinstance(query, Describe):
             return visible_to(self._describe(self), receivable(self._rules, name))
         if isinstance(query, Measure):
@@ -181,7 +182,7 @@ class Pager:
 
     def pages(self, query: Read) -> Iterator[tuple[bytes, bytes]]:
         """Yield head and records of each page, up to the end of the log or the number that was asked for."""
-        selection = Selection.parse(query.selection)
+        selection = selection_in(query)
         examiner = Examiner(
             self._queue, selection, query.after + 1, products=query.products, payload_bytes=query.payload_bytes,
             allowed=self._allowed, too_large=self._too_large,

@@ -14,6 +14,7 @@ from headrace.relay.messages.description import Description
 from headrace.relay.messages.inventory import ROWS_MAX, InventoryReply
 from headrace.relay.messages.page import QueueId, Sequence64, SiteName, StreamName
 from headrace.relay.messages.source import Source
+from headrace.selection import Selection
 
 SelectionText = Annotated[str, msgspec.Meta(max_length=65536)]
 PAGES_MAX = 64
@@ -150,6 +151,16 @@ _QUERY_DECODER = msgspec.msgpack.Decoder(Query)
 # Made at import: threads that use a msgspec type for the first time at the same moment can crash the interpreter.
 _REPLY_DECODERS: dict[type, msgspec.msgpack.Decoder[Any]] = {kind: msgspec.msgpack.Decoder(kind) for kind in _REPLIES}
 encode = msgspec.msgpack.Encoder().encode
+
+
+def selection_in(query: "Read | Inventory | Locate | Listen") -> Selection:
+    """The selection of another site; FabricMessageError if it names a function, which sites do not call for others."""
+    selection = Selection.parse(query.selection)
+    if selection.function is not None:
+        raise FabricMessageError(
+            f"a site does not call function {selection.function} for another one", "use it at a station of its queue"
+        )
+    return selection
 
 
 def decode_query(payload: bytes) -> Query:
