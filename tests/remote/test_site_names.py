@@ -370,6 +370,23 @@ def test_a_link_that_is_cut_while_a_site_is_looked_for_is_restored(
     wire.close()
 
 
+def test_a_connection_goes_on_through_another_known_endpoint_when_its_own_is_gone(known: Known, tmp_path: Path) -> None:
+    with ExitStack() as ends:
+        fabric = Fabric(tmp_path)
+        ends.callback(fabric.close)
+        fabric.add("one")
+        fabric.add("two")
+        fabric.add("far", near=("one", "two"))
+        for name in ("one", "two"):
+            until(lambda name=name: "far" in sites_present(fabric.sessions[name]).values(), f"{name} sees far")
+        know(known, endpoint_of(fabric, "one"), endpoint_of(fabric, "two"))
+        with headrace.connect("site:far", patience=240) as queue:
+            assert endpoint_of(fabric, "one") in repr(queue)
+            assert reaches(queue, fabric.queues["far"])
+            fabric.stop("one")
+            assert reaches(queue, fabric.queues["far"])
+
+
 def test_a_site_behind_an_endpoint_is_never_guessed(pair: Fabric, known: Known) -> None:
     known.setattr("headrace.remote.client.find._NEAREST_S", 0.3)
     door = endpoint_of(pair, "a")

@@ -18,6 +18,7 @@ import math
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 
 import zenoh
 
@@ -27,7 +28,7 @@ from headrace.link.diagnosis import all_refuse, soonest_first
 from headrace.link.known import CANDIDATES_MAX, Candidate
 from headrace.link.scouting import Nearby, scouted, usable
 from headrace.link.session import SessionTerms, open_session
-from headrace.remote.client.find import LOOK_S_MIN, Conflict, Found, Notice, View, pause_s, sites_seen, view_of
+from headrace.remote.client.find import LOOK_S_MIN, Conflict, Found, Notice, View, find_at, pause_s, sites_seen, view_of
 from headrace.units import format_age
 
 _TOGETHER_S = 0.5  # for answers to multicast, and for candidates that are slower than the first
@@ -51,12 +52,27 @@ def find_named(
     search = _Search(site, tls, user, time.monotonic() + patience_s, refused_s)
     try:
         if not scouts:
-            return search.run(candidates)
+            return _with_all_paths(search, search.run(candidates))
         with scouted(search.hear) as group:
             search.scouts, search.group = True, group
-            return search.run(candidates)
+            looks = search.run(candidates)
+        return _with_all_paths(search, looks)
     finally:
         search.is_over.set()
+
+
+def _with_all_paths(search: "_Search", looks: "list[_Look]") -> Found:
+    """A session that Zenoh restores through any of the endpoints at which the site was seen, the best first."""
+    best = looks[0]
+    same = [look for look in looks if look.candidate.login == best.candidate.login]
+    log.info("site %s is reached through %s", search.site, " or ".join(str(look.candidate) for look in same))
+    if len(same) > 1:
+        endpoints = tuple(look.endpoint for look in same)
+        with suppress(FabricError):  # a path has just ended: the session of the best look is as good
+            return find_at(best.terms(endpoints, _ATTEMPT_S), search.site)._replace(endpoint=best.endpoint)
+    search.kept = best
+    assert best.session is not None  # it has seen the site
+    return Found(best.session, best.endpoint, search.site, best.principal)
 
 
 class _Search:
@@ -86,17 +102,15 @@ class _Search:
                 self._heard.setdefault(nearby.zid, nearby)
             self.changed.notify()
 
-    def run(self, candidates: Iterable[Candidate]) -> Found:
+    def run(self, candidates: Iterable[Candidate]) -> "list[_Look]":
+        """The looks that have found the site, the best first."""
         for candidate in candidates:
             self._begin(candidate)
         while True:
             with self.changed:
-                look = self._decide(time.monotonic())
-                if look is not None:
-                    self.kept = look
-                    assert look.session is not None  # it has seen the site
-                    log.info("site %s is reached through %s (%s)", self.site, look.endpoint, look.candidate.source)
-                    return Found(look.session, look.endpoint, self.site, look.principal)
+                looks = self._decide(time.monotonic())
+                if looks:
+                    return looks
                 self._begin_with_heard()
                 self.changed.wait(_WAKE_S)
 
@@ -113,8 +127,8 @@ class _Search:
             self._begun_with.add(zid)
             self._begin(Candidate(endpoints, "multicast"))
 
-    def _decide(self, now: float) -> "_Look | None":
-        """The look that has found the site; None: not yet. Raises if it will not be found."""
+    def _decide(self, now: float) -> "list[_Look]":
+        """The looks that have found the site; none: not yet. Raises if it will not be found."""
         seen = {zid: look for look in reversed(self._looks) for zid in look.view.ids(self.site)}
         linked = {zid for zid in seen if any(zid in look.view.neighbours for look in self._looks)}
         self._conflict.check(self.site, {zid: look.where for zid, look in seen.items()}, linked, now, self.until)
@@ -123,11 +137,11 @@ class _Search:
             if self._are_together(now, self._first_seen):
                 (zid,) = seen
                 looks = [look for look in self._looks if zid in look.view.ids(self.site)]
-                return min(looks, key=lambda look: zid not in look.view.neighbours)  # the direct link, if there is one
+                return sorted(looks, key=lambda look: zid not in look.view.neighbours)  # a direct link is best
         elif now >= min(self.until, self._hopeless_at()):
             raise self._not_found(now)
         self._notice.look(now, self._told(), self._hopeless_at())
-        return None
+        return []
 
     def _are_together(self, now: float, first: float) -> bool:
         """Whether all that may know another site of that name have had their time."""
@@ -212,18 +226,20 @@ class _Look(threading.Thread):
             self._note(view, None, is_settled)
 
     def _open(self, turn: int) -> tuple[zenoh.Session, str | None]:
-        login = self.candidate.login
-        tls, user = (self._search.tls, self._search.user) if login is None else login.read()
-        left_s = max(self._search.until - time.monotonic(), LOOK_S_MIN)
-        timeout_s = min(left_s, _ATTEMPT_S if turn == 0 else 2 * _ATTEMPT_S)
         endpoints = self.candidate.endpoints
         if len(endpoints) > 1:
             endpoints = soonest_first(endpoints)
-        session = open_session(
-            SessionTerms("client", connect=endpoints, tls=tls, user=user, timeout_s=timeout_s, refused_s=0)
-        )
+        left_s = max(self._search.until - time.monotonic(), LOOK_S_MIN)
+        terms = self.terms(endpoints, min(left_s, _ATTEMPT_S if turn == 0 else 2 * _ATTEMPT_S))
+        session = open_session(terms)
         self.endpoint = endpoints[0]
-        return session, principal_of(tls, user)
+        return session, principal_of(terms.tls, terms.user)
+
+    def terms(self, endpoints: tuple[str, ...], timeout_s: float) -> SessionTerms:
+        """Terms of a client, with the credentials of this candidate."""
+        login = self.candidate.login
+        tls, user = (self._search.tls, self._search.user) if login is None else login.read()
+        return SessionTerms("client", connect=endpoints, tls=tls, user=user, timeout_s=timeout_s, refused_s=0)
 
     def _note(self, view: View, reason: HeadraceError | None, is_settled: bool, is_refused: bool = False) -> None:
         with self._search.changed:
