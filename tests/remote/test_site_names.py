@@ -16,9 +16,11 @@ from headrace import Queue
 from headrace.errors import FabricError, OptionError, SiteUnreachableError
 from headrace.link.credentials import UserTerms
 from headrace.link.keys import site_key
+from headrace.link.known import known_candidates
 from headrace.link.session import SessionTerms, locators, open_session, site_tokens, sites_present
 from headrace.pipeline.source.open_queues import QueueAddress, open_queue
 from headrace.queue import AnyQueue
+from headrace.site.config import LISTEN
 from headrace.site.site import Site
 from support.fleet import Fabric, free_port
 from support.links import make_certs, tls
@@ -308,10 +310,20 @@ def test_an_invalid_name_is_refused(where: str) -> None:
         headrace.connect(where)
 
 
-def test_invalid_endpoints_in_the_environment_are_refused(known: Known) -> None:
+def test_invalid_endpoints_in_the_environment_and_in_contexts_are_refused(known: Known, tmp_path: Path) -> None:
     know(known, "tcp/host:1", "host:2")
     with pytest.raises(OptionError, match="HEADRACE_SITES: endpoint 'host:2' has no protocol"):
         headrace.connect("site:a")
+    know(known)
+    (tmp_path / "config/headrace").mkdir(parents=True)
+    (tmp_path / "config/headrace/contexts.json").write_text('{"contexts": {"lab": {"where": "tcp/host"}}}')
+    with pytest.raises(OptionError, match="context lab: endpoint 'tcp/host' has no port"):
+        headrace.connect("site:a")
+
+
+def test_without_a_setting_the_endpoint_is_known_where_a_site_listens_by_default(known: Known) -> None:
+    known.delenv("HEADRACE_SITES")
+    assert [candidate.endpoints for candidate in known_candidates()] == [LISTEN]
 
 
 # --- sites that are starting ----------------------------------------------------------------------

@@ -63,7 +63,10 @@ def _of_contexts() -> list[Candidate]:
     contexts = read_contexts().contexts
     found = []
     for name, each in sorted(contexts.items()):
-        endpoint = parse_address(each.where).endpoint if is_remote(each.where) else None
+        try:
+            endpoint = parse_address(each.where).endpoint if is_remote(each.where) else None
+        except OptionError as error:
+            raise OptionError(f"context {name}: {error.problem}", error.hint) from None
         if endpoint is not None:
             found.append(Candidate((endpoint,), f"context {name}", each.login()))
     return found
