@@ -213,6 +213,11 @@ def test_a_search_ends_soon_if_nothing_is_reachable(known: Known) -> None:
     know(known, f"tcp/127.0.0.1:{free_port()}")
     with pytest.raises(SiteUnreachableError, match="connection refused"):
         headrace.connect("site:a")
+    know(known, *(f"tcp/127.0.0.1:{port}" for port in range(1, 11)))
+    with pytest.raises(
+        SiteUnreachableError, match=r"refused; 2 more; in all of them, no site is reachable; multicast is off;"
+    ):
+        headrace.connect("site:a")
 
 
 def test_wrong_credentials_are_not_a_site_that_is_unreachable(known: Known, tmp_path: Path) -> None:

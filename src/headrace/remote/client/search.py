@@ -36,6 +36,7 @@ _SETTLED_S = 0.25  # for the tokens to arrive at a session that has just been op
 _ATTEMPT_S = 2.0  # to open a session; longer at the second time
 _DENIED_S = 3.0  # for a site that is just loading other credentials
 _WAKE_S = 0.05
+_TOLD_MAX = 8  # candidates in a message
 
 log = logging.getLogger("headrace.link")
 
@@ -159,7 +160,10 @@ class _Search:
         return self.begun + max(self._refused_s, _TOGETHER_S)
 
     def _told(self) -> str:
-        told = [look.told() for look in self._looks]
+        told = [look.told() for look in self._looks[:_TOLD_MAX]]
+        if len(self._looks) > _TOLD_MAX:
+            names = {name for look in self._looks for name in look.view.names}
+            told.append(f"{len(self._looks) - _TOLD_MAX} more; in all of them, {sites_seen(names)}")
         if self.group is not None:
             told.append(f"multicast {self.group}: {self._answers()}")
         elif told and self.scouts:
