@@ -8,6 +8,7 @@ import pytest
 
 from headrace.errors import LeaseLostError
 from headrace.remote.client import consumer as client_consumer
+from headrace.remote.protocol.products import arrive_in_time
 from headrace.remote.protocol.replies import Products
 from headrace.testing import MockClock
 from support.serving import Served, idents, put
@@ -67,16 +68,25 @@ def test_a_clock_that_is_wrong_here_changes_nothing(served: Served, monkeypatch:
 
 
 def test_a_batch_is_not_larger_than_what_arrives_in_time(served: Served) -> None:
+    put(served.queue, *"12345")
+    batch = served.queue.read_batch()
+    now_ns = int(batch.columns["inserted_ns"][0])
+    assert [arrive_in_time(batch, now_ns, 10 * 10**9, each_s * 10**9) for each_s in (1, 3, 60)] == [5, 3, 1]
+
+
+def test_products_of_a_slow_link_come_a_few_at_a_time(served: Served) -> None:
+    """So that a reply holds up a thread of the site for seconds only."""
     queue = served.connect()
-    station = queue.station("s", "**", timeout="1h")
+    station = queue.station("s", "**")
     put(queue, *"12345")
     with station.attach() as consumer:
-        consumer._each_s = 1000.0  # as if each of the last products had taken so long
+        consumer._each_s = 0.5  # as if each of the last products had taken so long
         batch = consumer.get(5)
         assert idents(batch) == ["1", "2"]
         assert station.statistics().waiting == 3
         consumer.ack(batch)
-        assert idents(consumer.get(5)) == ["3", "4", "5"]  # these took no time
+        consumer._each_s = 0.0
+        assert idents(consumer.get(5)) == ["3", "4", "5"]
 
 
 @pytest.mark.parametrize(("each_s", "sent"), [(0.0, ["old", "new"]), (1000.0, ["new"]), (1e6, ["new"])])

@@ -31,6 +31,7 @@ from headrace.errors import FabricError, FabricMessageError, HeadraceError, Queu
 from headrace.link.access import principal_key
 from headrace.link.keys import call_key, client_key
 from headrace.log.records import Names
+from headrace.remote.client.page_size import PageSize
 from headrace.remote.client.pending import PendingReply, RawReply, SlowReply
 from headrace.remote.client.site_clock import SiteClock
 from headrace.remote.client.waiting import BLOCKING, Sender, Wait, finish
@@ -52,6 +53,7 @@ from headrace.remote.protocol.replies import (
 _REPLY_S = 60.0  # beyond the time that a call waits on purpose; a dead link is noticed much sooner
 _PRODUCTS_S = 600.0  # the same for replies with products: one may be large, and the link slow
 _SLOWEST_LINK = 20_000  # bytes per second
+_LARGE_BYTES = 1 << 18  # a payload beyond this may not fit into the buffers of a slow link
 _LEAVE_S = 1.0  # patience of `close`, and
 _LEFT_S = 5.0  # how long it waits for one reply: a site that hangs must not hold up the end of a program
 _GREETING_S_MIN = 0.5  # for a site that was found at the last moment
@@ -94,7 +96,7 @@ class Connection:
         """Greet the site; SiteUnreachableError if it does not answer until then, in monotonic seconds."""
         until = time.monotonic() + patience_s if until is None else until
         self.endpoint, self.site, self.patience_s, self.on_loss = endpoint, site, patience_s, on_loss
-        self.names, self.clock = Names(), SiteClock()
+        self.names, self.clock, self.page = Names(), SiteClock(), PageSize()
         self._session, self._key = session, principal_key(call_key(site), name)
         self._client = os.urandom(16)
         self._pid = os.getpid()
@@ -185,10 +187,19 @@ class Connection:
     async def start_by(
         self, wait: Wait, call: Message, payload: Any = b"", *, number: int = 0, wait_s: float = 0.0,
         limit_s: float | None = None, slow: bool = False,
-    ) -> PendingReply:  # fmt: skip
-        """As `start`, waiting as `wait` does while the link is full. A `slow` reply may be waited for repeatedly."""
+    ) -> PendingReply | None:  # fmt: skip
+        """As `start`, waiting as `wait` does while the link is full; None if it was full for `limit_s`.
+
+        A `slow` reply may be waited for repeatedly.
+        """
         kind = SlowReply if slow or wait.is_async else PendingReply
-        return await wait.start(self.sender, lambda: self._send(kind, call, payload, number, wait_s, limit_s))
+
+        def send() -> PendingReply:
+            return self._send(kind, call, payload, number, wait_s, limit_s)
+
+        if wait.is_async or len(payload) > _LARGE_BYTES or (limit_s is not None and self.sender.is_busy):
+            return await wait.sent(self.sender.submit(send), None if limit_s is None else max(limit_s, _LIMIT_S_MIN))
+        return send()
 
     def start_slow(self, call: Get, number: int, wait_s: float) -> SlowReply:
         """Send a call whose reply may be waited for again and again."""
@@ -248,6 +259,8 @@ class Connection:
     ) -> tuple[Kind, bytes] | None:  # fmt: skip
         """As `attempt`, waiting as `wait` does."""
         pending = await self.start_by(wait, call, payload, number=number, limit_s=limit_s)
+        if pending is None:
+            return self.read(None, kind)
         try:
             return self.read(await wait.take(pending), kind)
         except BaseException:  # also if the task was cancelled

@@ -96,7 +96,7 @@ class RemoteConsumer:
         self._getting = 0  # number of a Get that has no reply yet
         self._pending: tuple[SlowReply, int] | None = None  # its query, and when it was sent
         self._rest = 0  # number of the Get whose batch the next one acknowledges
-        self._each_s = 0.0  # how long a product takes to arrive, if the station has a timeout
+        self._each_s = 0.0  # how long a product takes to arrive; 0: unknown
         self._recent = recent_batches()
         self._pid = os.getpid()
         self._interrupted = self._detached = False
@@ -217,9 +217,8 @@ class RemoteConsumer:
         clock = self._connection.clock
         clock.note(sent_ns, reply.sent_ns, reply.waited_ns)
         now_ns = clock.now_ns() or 0
-        if reply.timeout_ns:
-            each_s = max(0, now_ns - reply.sent_ns) / 1e9 / len(batch)
-            self._each_s = (self._each_s + each_s) / 2 if self._each_s else each_s
+        each_s = max(1, now_ns - reply.sent_ns) / 1e9 / len(batch)
+        self._each_s = (self._each_s + each_s) / 2 if self._each_s else each_s
         late = expired_in(batch, reply, now_ns)
         if not late.any():
             return batch

@@ -23,7 +23,7 @@ from headrace.remote.client.connection import Connection
 from headrace.remote.client.pending import PendingReply, RawReply, SlowReply
 from headrace.remote.client.waiting import AWAITING, BLOCKING, Wait, finish
 from headrace.remote.protocol.calls import ReadProducts
-from headrace.remote.protocol.fields import PAGE_BYTES_MAX, PAGE_PRODUCTS_MAX, WAIT_S_MAX
+from headrace.remote.protocol.fields import PAGE_PRODUCTS_MAX, WAIT_S_MAX
 from headrace.remote.protocol.products import RemoteBatch, batch_of
 from headrace.remote.protocol.replies import Products
 from headrace.selection import Selection
@@ -52,18 +52,26 @@ class ReadTerms:
         size = max(1, parse_size(bytes_limit, "bytes_limit"))
         return cls(selection_text(wanted), limit, size, wanted.every > 1, stop)
 
-    def call(self, position: int | str, follower: int, wait_s: float = 0.0) -> ReadProducts:
-        limit, bytes_limit = min(self.limit, PAGE_PRODUCTS_MAX), min(self.bytes_limit, PAGE_BYTES_MAX)
+    def call(self, position: int | str, follower: int, page_bytes: int, wait_s: float = 0.0) -> ReadProducts:
+        limit, bytes_limit = min(self.limit, PAGE_PRODUCTS_MAX), min(self.bytes_limit, page_bytes)
         return ReadProducts(self.selection, position, limit, bytes_limit, wait_s, self.stop, follower)
+
+    def read(self, connection: Connection, position: int | str, follower: int) -> tuple[Products, bytes]:
+        """Read one page."""
+        begun = time.monotonic()
+        reply, records = connection.ask(self.call(position, follower, connection.page.bytes), Products)
+        connection.page.note(reply.payload_bytes, time.monotonic() - begun)
+        return reply, records
 
 
 class _PendingRead:
     """A call for products whose reply was not used yet."""
 
-    __slots__ = ("_has_come", "_raw", "pending", "position", "wait_s")
+    __slots__ = ("_has_come", "_raw", "begun_s", "pending", "position", "wait_s")
 
     def __init__(self, position: int, wait_s: float, pending: PendingReply) -> None:
         self.position, self.wait_s, self.pending = position, wait_s, pending
+        self.begun_s = time.monotonic()
         self._raw: RawReply | None = None
         self._has_come = False
 
@@ -119,7 +127,8 @@ class RemoteFollower:
             self._ahead = ahead = None
         came = await self._take(wait, ahead) if ahead is not None else None
         if came is None:
-            came = await self._connection.ask_by(wait, self._terms.call(self.position, self._number), Products)
+            call = self._terms.call(self.position, self._number, self._connection.page.bytes)
+            came = await self._connection.ask_by(wait, call, Products)
         batch = self._move(*came)
         if batch is not None and self.position < came[0].head:
             await self._call(wait, 0.0)
@@ -210,8 +219,9 @@ class RemoteFollower:
         return WAIT_S_MAX if left is None else min(left, WAIT_S_MAX)
 
     async def _call(self, wait: Wait, wait_s: float) -> _PendingRead:
-        call = self._terms.call(self.position, self._number, wait_s)
+        call = self._terms.call(self.position, self._number, self._connection.page.bytes, wait_s)
         pending = await self._connection.start_by(wait, call, wait_s=wait_s, slow=self._timeout_s is not None)
+        assert pending is not None  # it has no limit
         read = self._ahead = _PendingRead(self.position, wait_s, pending)
         if self._stopped:  # before there was anything to cancel
             read.pending.cancel()
@@ -220,7 +230,10 @@ class RemoteFollower:
     async def _take(self, wait: Wait, read: _PendingRead) -> tuple[Products, bytes] | None:
         raw = await read.take(wait)
         self._ahead = None
-        return None if raw is None and self._stopped else self._connection.read(raw, Products)
+        came = None if raw is None and self._stopped else self._connection.read(raw, Products)
+        if came is not None:
+            self._connection.page.note(came[0].payload_bytes, time.monotonic() - read.begun_s)
+        return came
 
     def _move(self, reply: Products, records: bytes) -> RemoteBatch | None:
         batch = batch_of(reply, records, self._connection.names)
@@ -231,12 +244,12 @@ class RemoteFollower:
 def read_all(connection: Connection, terms: ReadTerms, start: int | str) -> RemoteBatch:
     """Everything that the terms ask for in one batch, with as many calls as it takes."""
     number = connection.new_follower() if terms.counts else 0
-    first, records = connection.ask(terms.call(start, number), Products)
+    first, records = terms.read(connection, start, number)
     count, size, parts, replies, end = first.count, first.payload_bytes, [records], [first], first.head
     while replies[-1].next < end and count < terms.limit and size < terms.bytes_limit:
         rest = replace(terms, limit=terms.limit - count, bytes_limit=terms.bytes_limit - size)
         try:
-            reply, records = connection.ask(rest.call(replies[-1].next, number), Products)
+            reply, records = rest.read(connection, replies[-1].next, number)
         except ProductDamagedError:  # the next read raises it
             break
         if reply.lost_last:

@@ -72,7 +72,6 @@ from headrace.remote.protocol.replies import (
     Identity,
     NameList,
     Number,
-    Products,
     PutOutcome,
     Weighed,
 )
@@ -174,7 +173,7 @@ class RemoteQueue:
 
         def read(position: int, stop: int | None = None, most: int | None = None) -> Batch:
             wanted = replace(terms, stop=stop or 0, limit=limit if most is None else min(limit, most))
-            reply, records = self._connection.ask(wanted.call(position, number), Products)
+            reply, records = wanted.read(self._connection, position, number)
             return batch_of(reply, records, self._connection.names)
 
         return read

@@ -6,7 +6,8 @@ Calls are written once, as coroutines that take a Wait:
     AWAITING    suspends the task. A reply arrives on a thread of Zenoh's and completes a future of the event loop
 
 No task has a thread: a thousand of them may wait on one Connection. Sending blocks while the link is full, so a
-Connection sends for all its tasks in one thread (Sender), and the event loop goes on meanwhile.
+Connection sends for all its tasks in one thread (Sender), and the event loop goes on meanwhile. The same thread sends
+large payloads for callers that block, because nobody can leave a send: the caller leaves the thread at its timeout.
 """
 
 import queue as stdlib_queue
@@ -29,7 +30,13 @@ class Sender:
     def __init__(self) -> None:
         self._acts: stdlib_queue.SimpleQueue[Callable[[], None] | None] = stdlib_queue.SimpleQueue()
         self._lock = threading.Lock()
+        self._unfinished = 0
         self._thread: threading.Thread | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it is sending: the link may be full."""
+        return self._unfinished > 0
 
     def submit(self, act: Callable[[], Result]) -> "Future[Result]":
         """The future has what `act` returns or raises; `act` is not called if the future is cancelled before."""
@@ -44,8 +51,11 @@ class Sender:
                         future.set_exception(error)
                     else:
                         future.set_result(result)
+            with self._lock:
+                self._unfinished -= 1
 
         with self._lock:
+            self._unfinished += 1
             if self._thread is None:
                 self._thread = threading.Thread(target=_send, args=(self._acts,), name="headrace-calls", daemon=True)
                 self._thread.start()
@@ -72,6 +82,10 @@ class Wait(Protocol):
         """Send a call."""
         ...
 
+    async def sent(self, sending: "Future[Pending]", limit_s: float | None) -> Pending | None:
+        """A call that the Sender sends; None if the link was full for so long: the call is then abandoned."""
+        ...
+
     async def take(self, pending: PendingReply) -> RawReply | None:
         """The reply; None if none arrives."""
         ...
@@ -88,6 +102,13 @@ class _Blocking:
 
     async def start(self, sender: Sender, send: Callable[[], Pending]) -> Pending:
         return send()
+
+    async def sent(self, sending: "Future[Pending]", limit_s: float | None) -> Pending | None:
+        try:
+            return sending.result(limit_s)
+        except TimeoutError:
+            _abandon(sending)
+            return None
 
     async def take(self, pending: PendingReply) -> RawReply | None:
         return pending.take()
@@ -109,6 +130,15 @@ class _Awaiting:
 
         return await asyncio.wrap_future(sender.submit(send))
 
+    async def sent(self, sending: "Future[Pending]", limit_s: float | None) -> Pending | None:
+        import asyncio
+
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(sending), limit_s)
+        except TimeoutError:
+            _abandon(sending)
+            return None
+
     async def take(self, pending: PendingReply) -> RawReply | None:
         if not isinstance(pending, SlowReply):  # a thread has sent it, and left it to this task
             return await in_thread(pending.take, "reply")
@@ -127,6 +157,12 @@ class _Awaiting:
         import asyncio
 
         await asyncio.sleep(seconds)
+
+
+def _abandon(sending: "Future[Pending]") -> None:
+    """Do not send it; if it is being sent, nobody waits for its reply."""
+    if not sending.cancel():
+        sending.add_done_callback(lambda sent: None if sent.exception() else sent.result().cancel())
 
 
 BLOCKING: Wait = _Blocking()

@@ -32,6 +32,8 @@ from headrace.station.leases import not_leased
 from headrace.station.served import count_waiting, deadlines, get_in_time, never_call, pacing_of, revise, settle
 
 BATCHES_MAX = 20_000  # got and not settled
+_PAGE_S = 2.0  # that a reply may take on a slow link: so long it holds up a thread of the site
+_FIRST_BYTES = 1 << 20  # of a reply over a link whose speed is unknown
 _MARGIN = 1.5  # for a link that is sometimes slower than lately
 _CALLS_AT_ONCE = 32  # of one consumer, before others have their turn
 
@@ -277,8 +279,12 @@ class ServedConsumer:
         if len(batch) == 0:
             return 0
         sizes = np.cumsum(batch.sizes, dtype=np.uint64)
-        count = min(len(batch), int(np.searchsorted(sizes, PAGE_BYTES_MAX)) + 1)
+        count = min(
+            len(batch), int(np.searchsorted(sizes, PAGE_BYTES_MAX if each_s else min(_FIRST_BYTES, PAGE_BYTES_MAX))) + 1
+        )
         now_ns, timeout_ns, _ = deadlines(self.consumer)
+        if each_s:
+            count = min(count, max(1, int(_PAGE_S / each_s)))
         if timeout_ns and each_s:
             count = min(count, arrive_in_time(batch, now_ns, timeout_ns, int(each_s * 1e9)))
         if count < len(batch):
