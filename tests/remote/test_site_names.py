@@ -2,11 +2,13 @@
 
 import json
 import logging
+import re
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zenoh
@@ -60,6 +62,19 @@ def reaches(queue: AnyQueue, site: Queue) -> bool:
     """Whether a product that is put into the one is stored in the other."""
     before = site.next
     return queue.put(b"1", feed="x") == before and site.next == before + 1
+
+
+def is_told(where: str, *texts: str, **options: Any) -> None:
+    """A search for a site that does not exist tells this; on a busy machine, perhaps not within the first second."""
+    told: list[str] = []
+
+    def fails() -> bool:
+        with pytest.raises(SiteUnreachableError) as raised:
+            headrace.connect(where, patience=1, **options)
+        told.append(str(raised.value))
+        return all(re.search(text, told[-1]) for text in texts)
+
+    until(fails, lambda: f"{texts} in {told[-1]}")
 
 
 @pytest.fixture(scope="module")
@@ -148,8 +163,7 @@ def test_sites_that_answer_multicast_are_found_by_name_and_do_not_link_to_each_o
         for site in served:
             with headrace.connect(f"site:{site.name}") as queue:
                 assert reaches(queue, site.queue)
-        with pytest.raises(SiteUnreachableError, match=r"multicast 224.0.0.224:\d+: 2 answered"):
-            headrace.connect("site:west", patience=1)
+        is_told("site:west", r"multicast 224.0.0.224:\d+: 2 answered")
         assert [len(list(site._session.info.routers_zid())) for site in served if site._session] == [0, 0]
 
 
@@ -168,8 +182,7 @@ def test_a_program_with_certificates_finds_a_site_that_has_one_and_no_other(
             sites.callback(served.close)
         with headrace.connect("site:north", tls=tls(certs, "ada")) as queue:
             assert queue.put(b"1", feed="x") == 1
-        with pytest.raises(SiteUnreachableError, match="2 answered, 1 of them with no endpoint with tls or quic"):
-            headrace.connect("site:south", tls=tls(certs, "ada"), patience=1)
+        is_told("site:south", "2 answered, 1 of them with no endpoint with tls or quic", tls=tls(certs, "ada"))
 
 
 def test_a_candidate_that_does_not_answer_holds_up_no_other(pair: Fabric, known: Known) -> None:
@@ -187,8 +200,7 @@ def test_a_site_is_found_among_fifty_behind_one_router(pair: Fabric, known: Know
         until(lambda: len(sites_present(pair.sessions["b"])) == 52, "all are seen")
         with headrace.connect("site:b") as queue:
             assert reaches(queue, pair.queues["b"])
-        with pytest.raises(SiteUnreachableError, match=r"reachable sites: a, b, s00, .*, s17 and 32 more"):
-            headrace.connect("site:c", patience=1)
+        is_told("site:c", "reachable sites: a, b, s00, .*, s17 and 32 more")
 
 
 # --- no site, or more than one --------------------------------------------------------------------
@@ -199,12 +211,11 @@ def test_a_site_that_is_not_found_is_an_error_that_says_where_was_looked_and_wha
 ) -> None:
     nobody = f"tcp/127.0.0.1:{free_port()}"
     know(known, endpoint_of(pair, "a"), nobody)
-    with pytest.raises(SiteUnreachableError) as raised:
-        headrace.connect("site:c", patience=1)
-    said = str(raised.value)
-    assert f"{endpoint_of(pair, 'a')} (HEADRACE_SITES): reachable sites: a, b; " in said
-    assert f"{nobody} (HEADRACE_SITES): connection refused" in said
-    assert "?site=c" in raised.value.hint
+    is_told(
+        "site:c",
+        rf"{endpoint_of(pair, 'a')} \(HEADRACE_SITES\): reachable sites: a, b; ",
+        rf"{nobody} \(HEADRACE_SITES\): connection refused; .*\?site=c",
+    )
 
 
 def test_a_search_ends_soon_if_nothing_is_reachable(known: Known) -> None:
