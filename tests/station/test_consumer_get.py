@@ -1,14 +1,16 @@
 """Consumers get products: how many, how long they wait, and which consumer gets which."""
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from handling import FORK, idents, payloads, put, work
+from handling import EPOCH_NS, FORK, idents, payloads, put, work
 
 from headrace import Queue, Selection
 from headrace.errors import OptionError
 from headrace.station import Consumer, Station
+from headrace.testing import MockClock
 
 # --- get ------------------------------------------------------------------------------------------
 
@@ -104,3 +106,19 @@ def test_a_batch_stays_readable_after_its_acknowledgement(queue: Queue, consumer
     batch = consumer.get_nowait(2)
     consumer.ack(batch)
     assert payloads(batch) == [b"1", b"2"]
+
+
+def test_a_get_that_does_not_wait_finds_a_product_behind_very_many_that_have_expired(
+    make_queue: Callable[..., Queue],
+) -> None:
+    """More than a station takes up at once; the statistics have taken up as many."""
+    clock = MockClock(EPOCH_NS)
+    queue = make_queue(size="16MiB", clock=clock)
+    queue.put_many([b""] * 20_000, feed="a", expiry="1s")
+    queue.put(b"last", feed="a")
+    station = queue.station("s", start="oldest")
+    assert station.statistics().waiting > 0
+    clock.advance(2)
+    with station.attach() as consumer:
+        assert [bytes(product.payload) for product in consumer.get_nowait(10)] == [b"last"]
+    assert station.statistics().expired == 20_000

@@ -141,7 +141,8 @@ cdef tuple wait_and_get(Chain chain, uint32_t number, uint64_t epoch, uint32_t l
                         uint64_t now_ns, uint64_t looked, Lease *leases):
     """What `Chain.get` returns, once there is nothing else to do first."""
     cdef Control *control = chain.log.store.control
-    cdef uint64_t now = clock_ns(CLOCK_MONOTONIC), begun = now, until = NO_DEADLINE, position
+    cdef uint64_t now = clock_ns(CLOCK_MONOTONIC), begun = now, until = NO_DEADLINE, position, expired
+    cdef Member *member = member_at(chain.header, consumer_at(chain.header, number).member % MEMBERS_MAX)
     cdef uint32_t seen
     cdef int outcome
     cdef double left_s
@@ -149,13 +150,14 @@ cdef tuple wait_and_get(Chain chain, uint32_t number, uint64_t epoch, uint32_t l
         until = begun + <uint64_t>(timeout_s * 1e9)
     while True:
         seen = load32(&control.wake)
-        position = load64(&chain.header.position)
+        position, expired = load64(&chain.header.position), load64(&member.expired)
         outcome = try_get(chain, number, epoch, limit, now_ns, leases, True) if limit <= FEW else -EBUSY
         if outcome == -EBUSY:
             with nogil:
                 outcome = try_get(chain, number, epoch, limit, now_ns, leases, False)
-        if outcome == 0 and chain.is_under_way(position):
-            PyErr_CheckSignals()
+        if outcome == 0 and (chain.is_under_way(position) or (
+                load64(&member.expired) != expired and load64(&chain.header.position) < load64(&control.head))):
+            PyErr_CheckSignals()     # or what had expired has made room for more
             continue
         if outcome == 0 and not chain.conducts and load64(&control.head) > looked:
             outcome = CODE_LOOK
