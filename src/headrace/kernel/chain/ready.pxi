@@ -4,7 +4,7 @@
 # rather than trying a `get` for each: a station that wants nothing of what was put costs a look at a few words.
 
 cdef bint is_ready(Chain chain, uint32_t number, uint64_t now_ns, uint64_t now) noexcept:
-    """Take up the latest products if that is little work. Does a product wait, or is something else to be done first?"""
+    """Take up the latest products if that is little work. Does a product wait, or is something to be done first?"""
     cdef ChainHeader *header = chain.header
     cdef Member *member = member_at(header, number)
     cdef uint64_t position = load64(&header.position), head = load64(&chain.log.store.control.head)
