@@ -157,15 +157,24 @@ class Client:
                 _note_late(begun_s, ledger)
 
     def watch(self, kind: str, queue: Any, ledger: Ledger) -> None:
-        """Who is there: the stream ends by its timeout, or goes on when the site is back."""
-        from headrace import SiteUnreachableError
+        """Who is there, by one stream over all faults, whose events must add up; and a member that never comes."""
+        from headrace import MemberAbsentError, SiteUnreachableError
 
+        stream, here = queue.members(timeout=TIMEOUT_S), set()
         while not self.is_told("end"):
+            begun_s = time.monotonic()
             try:
-                for event in queue.members("site", timeout=TIMEOUT_S):
-                    ledger.note("done", f"{kind}.{self._run}.{event.kind}")
-            except SiteUnreachableError:
-                continue
+                for event in stream:
+                    if (event.kind == "joined") == (event.member.key in here):
+                        raise RuntimeError(f"{event} does not follow from {here}")
+                    (here.discard if event.kind == "left" else here.add)(event.member.key)
+                    ledger.note("done", f"{kind}.{self._run}.{event}")
+                    begun_s = time.monotonic()
+                _note_late(begun_s, ledger)
+                begun_s = time.monotonic()
+                queue.wait_for("site:nobody", TIMEOUT_S)
+            except (SiteUnreachableError, MemberAbsentError):
+                _note_late(begun_s, ledger)
 
 
 def _until_done(put: Callable[[], Any], ledger: Ledger) -> None:

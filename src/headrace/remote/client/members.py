@@ -56,7 +56,7 @@ class RemoteSource:
 
     def _miss(self, deadline: float | None) -> Look | None:
         self._silent_since = self._silent_since or time.monotonic()
-        self._connection.pause(self._attempts)
+        self._connection.pause(self._attempts, deadline)
         self._attempts += 1
         now = time.monotonic()
         if (deadline is not None and now >= deadline) or not self._connection.has_patience:
