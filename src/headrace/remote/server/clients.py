@@ -26,6 +26,7 @@ from headrace.remote.protocol.envelope import client_digest
 from headrace.remote.server.access import ClientAccess
 from headrace.remote.server.consumer import ServedConsumer
 from headrace.remote.server.gets import WaitingGets
+from headrace.remote.server.outbox import Outbox
 from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.remote.server.reads import ClientRead
 from headrace.station import Consumer
@@ -63,6 +64,7 @@ class Client:
         self.consumers: dict[int, ServedConsumer] = {}  # by the number of the attachment
         self.suppliers: dict[int, ServedSupplier] = {}  # by a number of the same kind
         self.waiting = 0  # its calls in WaitingReads
+        self.outbox = Outbox()
         self._reads: OrderedDict[ReadKey, ClientRead] = OrderedDict()
         self._calls: dict[int, PendingCall] = {}
         self._oldest = 0

@@ -220,8 +220,9 @@ class ServedConsumer:
             if self._get is not get:
                 return _do_nothing  # it was answered meanwhile
             outcome = self._try(get)
-            if not isinstance(outcome, NotYet):
-                self._get = None
+            if isinstance(outcome, NotYet):
+                return outcome
+            self._get = None
             return outcome
         finally:
             self._turn.release()

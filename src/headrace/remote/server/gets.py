@@ -5,7 +5,7 @@ A site with a thousand remote consumers has as many threads as one with ten:
     headrace-get         CREW of them. One leads: it sleeps until something is put or comes back, finds the stations at
                          which a get is worth an attempt, and leases products to the client that has waited longest.
                          Then it lets the next one lead, and sends the reply itself. So a product leaves as soon as it
-                         was put, and a client whose link is slow holds up one thread, and no other client
+                         was put, and a client whose link is slow holds up one thread (outbox.py), and no other client
     headrace-deadline    one. It hands gets whose time is over to the executor
     headrace-consumer    an executor. It executes the calls of consumers, in the order of each (consumer.py)
     headrace-scan        one for each chain at which functions of users decide, while there is something to scan
@@ -44,7 +44,7 @@ from headrace.station.served import Origin, find_ready, now_ns_of, origin_of
 if TYPE_CHECKING:
     from headrace.remote.server.consumer import ServedConsumer
 
-CREW = 4
+CREW = 8
 THREADS = 8  # of the executor, at most
 LOOK_S = 0.2  # how long the leader sleeps at most: dead consumers and start times wake nobody
 

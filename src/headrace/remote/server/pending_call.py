@@ -64,7 +64,7 @@ class PendingCall:
             self._make, self.payload = make, b""
             query, self._query = self._query, None
         if query is not None:
-            _send(query, make)
+            self.client.outbox.send(lambda: _send(query, make))
 
     def repeat(self, query: zenoh.Query) -> None:
         """The same call came again: reply to this query, now or when the call is finished."""
@@ -76,7 +76,7 @@ class PendingCall:
         if before is not None:
             before.drop()  # type: ignore[no-untyped-call]
         if make is not None:
-            _send(query, make)
+            self.client.outbox.send(lambda: _send(query, make))
 
 
 def _send(query: zenoh.Query, make: MakeReply) -> None:
