@@ -1,6 +1,9 @@
 """Suppliers of another machine: the connection breaks, the site restarts, the program ends."""
 
+import ast
+import re
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -153,3 +156,31 @@ def test_a_client_cannot_push_as_the_supplier_of_another(publisher: tuple[Served
     other._number = supplier._number  # type: ignore[attr-defined]
     assert other.push(b"1", feed="wx/radar/KFTG") == 1  # as a supplier of its own: the number means nothing to the site
     assert other._number != supplier._number  # type: ignore[attr-defined]
+
+
+def test_the_program_of_the_page_runs_over_a_link_that_is_cut_at_every_step(
+    served: Served, wire: Wire, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "channels.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    assert program.count("Queue.create(") == program.count("        ...\n") == 1
+
+    def cut() -> None:
+        wire.cut()
+        wire.restore()
+
+    def meanwhile() -> None:
+        """In place of the dots, with a pull supplier and a push consumer at work."""
+        cut()
+        radar = served.queue.channel("radar")
+        until(lambda: radar.statistics().pushed >= 3, "the pull supplier goes on")
+        until(lambda: radar.statistics().acknowledged == 1, "the push consumer goes on")
+
+    names = {"cut": cut, "meanwhile": meanwhile, "remote": served.connect(wire.endpoint)}
+    program = re.sub(r"Queue\.create\(.*\)", "remote", program).replace("        ...\n", "        meanwhile()\n")
+    for statement in ast.parse(program).body:
+        cut()
+        exec(compile(ast.Module([statement], []), "channels.md", "exec"), names)
+    assert capsys.readouterr().out == "L2/KFTG/1\n"
+    told = served.queue.channel("radar").statistics()
+    assert (told.pushed, told.duplicates, told.rejected) == (served.queue.next - 1, 0, 0)
