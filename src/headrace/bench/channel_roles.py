@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 import headrace
 from headrace.bench.processes import processes
-from headrace.errors import BlockedError, FabricError, RejectedError
+from headrace.errors import BlockedError, FabricError, HeadraceError, RejectedError
 from headrace.link.session import SessionTerms, locators, open_session
 from headrace.queue import Duplicate, Queue
 from headrace.site.site import Site
@@ -178,6 +178,14 @@ def _work(parent: Connection) -> None:
         part.perform(parent)
 
 
+def receive(pipe: Connection) -> Any:
+    """The next message of a process; an error if it has ended."""
+    try:
+        return pipe.recv()
+    except EOFError:
+        raise HeadraceError("a process of the benchmark has ended before its time", "its error is above") from None
+
+
 class Crew:
     """Processes that perform parts; more are started when they are needed, a few at a time."""
 
@@ -198,9 +206,8 @@ class Crew:
             pipe.send(part)
         for pipe in chosen:
             if not pipe.poll(_READY_S):
-                raise FabricError(f"a process of the benchmark was not ready after {_READY_S:g} s", "its log is above")
-            if pipe.recv() != "ready":
-                raise FabricError("a process of the benchmark failed", "its error is above")
+                raise HeadraceError(f"a process of the benchmark was not ready after {_READY_S:g} s", "try --quick")
+            receive(pipe)
         return chosen
 
     def release(self, pipes: list[Connection]) -> None:

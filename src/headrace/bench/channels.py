@@ -32,6 +32,7 @@ from headrace.bench.channel_roles import (
     SupplierLedger,
     Supply,
     crew,
+    receive,
 )
 from headrace.queue import Queue
 
@@ -240,11 +241,11 @@ def _begin_consumers(workers: Crew, case: Case, endpoint: str) -> list[tuple[str
 def _spent(site: Connection) -> float:
     """Processor time of the site so far."""
     site.send("spent")
-    return float(site.recv())
+    return float(receive(site))
 
 
 def _ledger(pipe: Connection, kind: type[Ledger]) -> Ledger:
-    ledger = pipe.recv()
+    ledger = receive(pipe)
     assert isinstance(ledger, kind)
     return ledger
 

@@ -190,7 +190,7 @@ def channels(context: click.Context, place: str | None, quick: bool, as_json: bo
 
     50 suppliers push 34 kB twice a second through one site to one to three consumers, staggered or not; 16 suppliers
     of 13 kB beside them; and links that carry less than the demand. The tables of CARMA memorandum 22 stand beside the
-    figures. It starts 70 processes, which take about 4 GB of memory.
+    figures. It starts 70 processes, which take about 2 GB of memory.
 
     What was pushed, stored, refused, delivered, expired and dropped must add up exactly; otherwise the exit code is 1.
 
