@@ -13,6 +13,7 @@ from headrace.product.put import Put
 from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.envelope import Envelope, encode
 from headrace.remote.protocol.hello import OLDEST_VERSION, VERSION, spoken
+from headrace.remote.protocol.member_calls import WatchMembers
 from headrace.remote.protocol.replies import error_of
 from headrace.remote.server import pending_call as pending_calls
 from headrace.remote.server import puts
@@ -239,7 +240,11 @@ def test_clients_consumers_and_waiting_reads_have_limits(
     monkeypatch.setattr("headrace.remote.server.reads.WAITING_MAX", 0)
     told = stranger.call(calls.ReadProducts("**", "next", 1, 1, 5.0))
     assert isinstance(told, replies.Failure)
-    assert "too many reads wait" in told.problem
+    assert "too many calls wait" in told.problem
+    monkeypatch.setattr("headrace.remote.server.membership.WATCHING_OF_ONE_MAX", 0)
+    told = stranger.call(WatchMembers())
+    assert isinstance(told, replies.Failure)
+    assert "too many calls wait" in told.problem
     monkeypatch.setattr(f"{place}.CLIENTS_MAX", 1)
     stranger.client = os.urandom(16)
     assert stranger.call(calls.GetBounds()) == "busy"

@@ -1,6 +1,7 @@
 """Real sites that stop, die and start again, as another site and its clients see them."""
 
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,10 +9,13 @@ import pytest
 
 import headrace
 from headrace import Queue
+from headrace.link.keys import site_key
 from headrace.queue import AnyQueue, MemberEvent, MemberStream
+from headrace.remote.server.offers import OtherOffers
 from support.daemon import Daemon
-from support.fleet import free_port
+from support.fleet import Fabric, free_port
 from support.seeds import random_seed
+from support.waiting import until
 
 LIMIT_S = 240
 
@@ -114,3 +118,45 @@ def test_after_any_number_of_kills_and_restarts_a_watcher_knows_who_is_there(pai
     assert last.stop() == 0
     assert str(of_denver(stream)) == "site:denver left (stopped)"
     watched.close()
+
+
+# --- sites in this process ----------------------------------------------------------------------------
+
+
+def digest_of_b(fabric: Fabric) -> str:
+    """The digest of the feeds of site b, as site a sees it."""
+    return fabric.sites["a"]._remote._membership._seen.present(time.monotonic()).get("b", ("", ""))[1]
+
+
+def test_the_feeds_of_other_sites_are_queried_only_while_somebody_watches(
+    fabric: Fabric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, asked = OtherOffers._ask, list[str]()
+    monkeypatch.setattr(OtherOffers, "_ask", lambda self, site, state: (asked.append(site), ask(self, site, state)))
+    fabric.add("a")
+    there = fabric.add("b", near=("a",))
+    until(lambda: digest_of_b(fabric), "a sees b")
+    before = digest_of_b(fabric)
+    there.put(b"1", feed="wx/text")
+    until(lambda: digest_of_b(fabric) != before, "a sees that b has another feed")
+    assert asked == []
+    with headrace.connect(fabric._endpoints["a"]) as queue:
+        found = next(event for event in queue.members("site", timeout=LIMIT_S) if event.name == "b")
+        assert (found.reason, found.feeds) == ("present", ("wx/text",))
+    assert set(asked) == {"b"}
+
+
+def test_a_token_without_a_site_behind_it_is_a_site_without_feeds(fabric: Fabric) -> None:
+    """Without access rules, anybody can declare it; a site with rules admits only tokens of the right name."""
+    fabric.add("a")
+    session = fabric.sessions["a"]
+    with headrace.connect(fabric._endpoints["a"]) as queue:
+        stream = queue.members("site", timeout=LIMIT_S)
+        next(stream)
+        tokens = [session.liveliness().declare_token(site_key(name, "abc")) for name in ("ghost", "no name", "*")]
+        ghost = next(stream)
+        assert (str(ghost), ghost.feeds) == ("site:ghost joined (new)", ())
+        for token in tokens:
+            token.undeclare()  # type: ignore[no-untyped-call]
+        assert str(next(stream)) == "site:ghost left (lost)"
+        assert [member.name for member in stream.here] == ["a"]

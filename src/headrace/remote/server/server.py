@@ -182,7 +182,7 @@ class RemoteServer:
             self._check(pending)
             self._handlers[type(pending.call)](pending, pending.call)
         except Busy:
-            pending.finish(replies.Failure("FabricError", "too many reads wait at the site", "retry later"))
+            pending.finish(replies.Failure("FabricError", "too many calls wait at the site", "retry later"))
         except (HeadraceError, OSError) as error:
             pending.finish(failure_of(error))
         except Exception as error:  # the client gets the error; the thread goes on
