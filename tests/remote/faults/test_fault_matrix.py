@@ -37,6 +37,11 @@ HOUR = 3600.0
 Account = dict[str, dict[str, list[str]]]  # by kind and word: the names, in their order
 
 
+def whole_lines(ledger: Path) -> list[str]:
+    """The lines of a ledger; a line that is being written is left out."""
+    return ledger.read_text().rpartition("\n")[0].splitlines()
+
+
 class Scene:
     """A site, a link and a client; faults befall them."""
 
@@ -107,9 +112,7 @@ class Scene:
     def account(self) -> Account:
         found: Account = defaultdict(lambda: defaultdict(list))
         for path in sorted(self.ledgers.glob("*.*")):
-            text = path.read_text()
-            assert not text or text.endswith("\n"), path
-            for line in text.splitlines():
+            for line in whole_lines(path):
                 word, _, name = line.partition(" ")
                 found[path.stem][word].append(name)
         return found
@@ -138,7 +141,7 @@ class Scene:
             account = self.account()
             told = station.statistics()
             ended = all(set(account[kind]["begin"]) <= self.settled(account, kind) for kind in KINDS)
-            followed = sum(line.startswith("got") for line in self.latest("follow").read_text().splitlines())
+            followed = sum(line.startswith("got ") for line in whole_lines(self.latest("follow")))
             return ended and followed == self.queue.next - 1 and not (told.waiting or told.leased or told.behind)
 
         until(is_drained, lambda: station.statistics())
@@ -185,7 +188,7 @@ def judge(made: Scene, account: Account) -> None:
     assert set(stored) - set(acked) - unsure - in_hand == set(), "never delivered"
     in_order = [bytes(product.payload).decode() for product in made.queue.read()]
     for path in sorted(made.ledgers.glob("follow.*"), key=lambda path: int(path.suffix[1:])):
-        followed = [line.partition(" ")[2] for line in path.read_text().splitlines() if line.startswith("got ")]
+        followed = [line.partition(" ")[2] for line in whole_lines(path) if line.startswith("got ")]
         assert followed == in_order[: len(followed)], "not followed in order"
     assert len(followed) == len(in_order), "not followed to the end"
     told = made.queue.station("all").statistics()
