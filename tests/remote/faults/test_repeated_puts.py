@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Batch, Queue
+from headrace import Batch, Duplicate, Queue
 from headrace.errors import SiteUnreachableError
 from headrace.log.append import Receipt
 from headrace.remote.client import connection
@@ -123,16 +123,18 @@ def test_a_batch_whose_reply_died_with_the_site_is_stored_once(
         assert (outcome.first, outcome.stored) == (begin, len(kept))
 
 
-def test_a_repeated_push_does_not_wait_for_a_station_that_its_own_product_has_filled(
-    make_served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("dedup", ["identity", "none"])
+@pytest.mark.parametrize("ident", ["", "one"])
+def test_a_repeated_put_does_not_wait_for_a_station_that_its_own_product_has_filled(
+    make_served: Callable[..., Served], dedup: str, ident: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for dedup in ("identity", "none"):
-        served = make_served(dedup=dedup)
-        remote = served.connect()
-        served.queue.station("slow", "wx", blocking=True, capacity=1)
-        lose_one_reply(served, remote, monkeypatch)
-        assert remote.put(b"1", feed="wx", timeout=0) == 1
-        monkeypatch.undo()
+    served = make_served(dedup=dedup)
+    remote = served.connect()
+    served.queue.station("slow", "wx", blocking=True, capacity=1)
+    lost = lose_one_reply(served, remote, monkeypatch)
+    outcome = remote.put(b"1", feed="wx", ident=ident, timeout=0)
+    assert lost
+    assert outcome == (Duplicate(of=1) if ident and dedup == "identity" else 1)
 
 
 def test_a_push_that_is_repeated_at_a_restarted_site_needs_no_new_slot(

@@ -57,7 +57,7 @@ class QueueHandlers:
         facts = checked(call.facts)
         pending.client.access.check_publish([call.feed])
         pending.client.access.check_origins([] if facts.origin is None else [facts.origin])
-        before = earlier_put(log_of(self._queue), facts, call.since)
+        before = earlier_put(log_of(self._queue), call, pending.payload)
         if before is not None:
             pending.finish(before)
             return

@@ -5,11 +5,12 @@ its reply has arrived, the client repeats the call at the next run, and says fro
 be (`since`). They are looked for here, before the put is executed: a put that was stored must not wait for a station
 that its own products have filled, nor be rejected.
 
-A queue that recognises duplicates finds products by their signatures. A queue without duplicates is searched from
-`since` on: a batch is stored as a whole, so its products lie one behind the other. Remote clients give each product of
-such a queue a signature that no other has. Products that are put as they are in another queue (`put_batch`) may have
-none; they have their origin, their sequence there and their time of creation. Another client that puts the same batch
-at the same moment would be taken for this one, and then its products are in the queue as well.
+A queue that recognises duplicates finds products by their signatures; a single product with an ident is compared. A
+queue without duplicates is searched from `since` on: a batch is stored as a whole, so its products lie one behind the
+other. Remote clients give each product of such a queue a signature that no other has. Products that are put as they are
+in another queue (`put_batch`) may have none; they have their origin, their sequence there and their time of creation.
+Another client that puts the same batch at the same moment would be taken for this one, and then its products are in the
+queue as well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,23 +22,40 @@ import numpy.typing as npt
 from headrace.log.columns import Columns
 from headrace.log.log import Log
 from headrace.product.batch import Batch
-from headrace.product.put import Put
+from headrace.remote.protocol.calls import PutOne
 from headrace.remote.protocol.replies import Number, PutOutcome
 from headrace.selection import Selection
 
 _ROWS = 10_000
 _BYTES = 1 << 40  # heads have no payloads
+_BATCH_BYTES = 16 << 20
 _AS_THEY_ARE = ("signature", "origin_sequence", "created_ns", "payload_bytes")  # of a product, whichever queue holds it
 
 Wanted = Mapping[str, npt.NDArray[Any]]  # values of columns, one for each product of a put
 
 
-def earlier_put(log: Log, facts: Put, since: int) -> Number | None:
+def earlier_put(log: Log, call: PutOne, payload: bytes) -> Number | None:
     """The reply to a put of one product that was stored before; None if it was not."""
+    facts, since = call.facts, call.since
     if not since:
         return None
+    if call.ident and facts.signature is None and log.config.dedup == "identity":
+        return _duplicate(log, call, payload)
     found = _earlier(log, [facts.signature], [facts.origin], [facts.origin_sequence], since)
     return None if found is None else Number(int(found[0]))
+
+
+def _duplicate(log: Log, call: PutOne, payload: bytes) -> Number | None:
+    """The reply for a product that the queue would recognise by its ident, if it was stored since the first attempt."""
+    read = log.reader(Selection(call.feed), _ROWS, _BATCH_BYTES)
+    position, end = max(call.since, log.oldest), log.next
+    while position < end:
+        batch = read(position, end)
+        for place in np.flatnonzero(batch.sizes == len(payload)).tolist():
+            if batch[place].ident == call.ident and batch.payload(place) == payload:
+                return Number(-int(batch.sequences[place]))
+        position = batch.next
+    return None
 
 
 def earlier_put_many(log: Log, columns: Columns, count: int, since: int) -> PutOutcome | None:
