@@ -28,7 +28,7 @@ def link(large: Served) -> Iterator[NarrowLink]:
 
 def test_a_timeout_ends_a_put_that_the_link_has_not_taken(large: Served, link: NarrowLink) -> None:
     remote = large.connect(link.endpoint)
-    with pytest.raises(SiteUnreachableError):
+    with pytest.raises(SiteUnreachableError, match=r"that the link carries 7\.6 MiB within seconds"):
         remote.put(bytes(LARGE), feed="a", timeout=0.1)
     with pytest.raises(SiteUnreachableError):
         remote.put(b"behind it", feed="a", timeout=0.1)

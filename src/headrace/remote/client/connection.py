@@ -49,6 +49,7 @@ from headrace.remote.protocol.replies import (
     decode_reply,
     error_of,
 )
+from headrace.units import format_size
 
 _REPLY_S = 60.0  # beyond the time that a call waits on purpose; a dead link is noticed much sooner
 _PRODUCTS_S = 600.0  # the same for replies with products: one may be large, and the link slow
@@ -301,7 +302,7 @@ class Connection:
             if came is not None:
                 return came
             if time.monotonic() >= until:
-                raise self.unreachable(begun)
+                raise self.unreachable(begun, len(payload))
             if repeated is not None and turn == 0:
                 call = repeated(call)
             await self.pause_by(wait, turn, until)
@@ -388,12 +389,13 @@ class Connection:
         since = self._silent_since
         return since is None or time.monotonic() - since < self.lasting_patience_s
 
-    def unreachable(self, begun: float | None = None) -> SiteUnreachableError:
-        """The error for a call that was `begun` then; silence is noticed only when an attempt ends."""
+    def unreachable(self, begun: float | None = None, size: int = 0) -> SiteUnreachableError:
+        """The error for a call of so many bytes that was `begun` then; silence is noticed when an attempt ends."""
         since = min(moment for moment in (begun, self._silent_since, time.monotonic()) if moment is not None)
         return SiteUnreachableError(
             f"site {self.site} at {self.endpoint} has not replied for {time.monotonic() - since:.1f} s",
-            "check that it runs and is reachable from here; the call may have been executed, or not",
+            f"check that it runs and is reachable from here{_and_carries(size)}; "
+            "the call may have been executed, or not",
         )
 
     # --- life -------------------------------------------------------------------------------------
@@ -440,6 +442,10 @@ class Connection:
                 end()
             except zenoh.ZError as error:
                 log.warning("closing the connection to %s: %s", self.endpoint, error)
+
+
+def _and_carries(size: int) -> str:
+    return f", and that the link carries {format_size(size)} within seconds" if size > _LARGE_BYTES else ""
 
 
 def _directly(callback: Callable[[Any], None]) -> "zenoh.handlers.Callback[Any]":
