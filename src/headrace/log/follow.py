@@ -8,7 +8,7 @@ report a lost range.
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from headrace.kernel import _kernel as kernel
 from headrace.log.in_thread import in_thread
@@ -92,19 +92,16 @@ class Follower:
         self.stop()
 
 
-Item = TypeVar("Item", covariant=True)
-
-
-class Stoppable(Iterator[Item], Protocol[Item]):
-    """What `iterate_async` takes: any follower, local or remote, and other iterators that wait."""
+class Stoppable(Iterator[Batch], Protocol):
+    """What `iterate_async` takes: any follower, local or remote."""
 
     def stop(self) -> None: ...
 
 
-async def iterate_async(follower: Stoppable[Item]) -> AsyncIterator[Item]:
+async def iterate_async(follower: Stoppable) -> AsyncIterator[Batch]:
     """The batches of a follower, whose waiting happens in a thread of its own."""
     try:
-        while (item := await in_thread(lambda: next(follower, None), "follow")) is not None:
-            yield item
+        while (batch := await in_thread(lambda: next(follower, None), "follow")) is not None:
+            yield batch
     finally:
         follower.stop()  # the event loop goes on while the thread ends

@@ -4,7 +4,8 @@ It begins with the members that are there (`joined`, reason `present`) and goes 
 program asks for the next event, and compares what it sees with what it has told. So a program that is slow misses no
 difference, and nothing piles up for it.
 
-A Source looks: here at the files of the queue, once in a while; for a remote queue, at what the site replies.
+A Source looks: here at the files of the queue, once in a while; for a remote queue, at what the site replies. A task of
+an event loop waits in a thread here, and without one for a remote queue.
 """
 
 import threading
@@ -15,7 +16,6 @@ from types import TracebackType
 from typing import Protocol
 
 from headrace.errors import MemberAbsentError, OptionError
-from headrace.log.follow import iterate_async
 from headrace.log.in_thread import in_thread
 from headrace.log.log import Log
 from headrace.queue.members import ANY, Look, Member, MemberEvent, Role, View, Wanted, check_role
@@ -30,6 +30,10 @@ class Source(Protocol):
 
     def look(self, deadline: float | None) -> Look | None:
         """What has changed; None if nothing had by the deadline, or `stop` was called. It may return early."""
+        ...
+
+    async def look_async(self, deadline: float | None) -> Look | None:
+        """As `look`, while the event loop goes on."""
         ...
 
     def stop(self) -> None:
@@ -60,26 +64,46 @@ class MemberStream:
     def next_until(self, deadline: float | None) -> MemberEvent | None:
         """The next event; None if there is none by the deadline (of the monotonic clock), or after `stop`."""
         while not self._events and not self._stopped:
-            look = self._source.look(deadline)
-            if look is not None:
-                self._events += [event for event in self._view.see(look) if self._role in (None, event.role)]
-            if not self._events and deadline is not None and time.monotonic() >= deadline:
-                return None
+            self._take(self._source.look(deadline))
+            if _is_over(deadline):
+                break
+        return self._pop()
+
+    async def next_until_async(self, deadline: float | None) -> MemberEvent | None:
+        """As `next_until`, while the event loop goes on."""
+        while not self._events and not self._stopped:
+            self._take(await self._source.look_async(deadline))
+            if _is_over(deadline):
+                break
+        return self._pop()
+
+    def _take(self, look: Look | None) -> None:
+        if look is not None:
+            self._events += [event for event in self._view.see(look) if self._role in (None, event.role)]
+
+    def _pop(self) -> MemberEvent | None:
         return self._events.popleft() if self._events and not self._stopped else None
+
+    def _deadline(self) -> float | None:
+        return None if self._timeout_s is None else time.monotonic() + self._timeout_s
 
     def __iter__(self) -> Iterator[MemberEvent]:
         """The stream itself: after a `break`, another loop goes on with the next event."""
         return self
 
     def __next__(self) -> MemberEvent:
-        event = self.next_until(None if self._timeout_s is None else time.monotonic() + self._timeout_s)
+        event = self.next_until(self._deadline())
         if event is None:
             raise StopIteration
         return event
 
-    def __aiter__(self) -> AsyncIterator[MemberEvent]:
-        """As `__iter__`; the waiting is in a thread of its own, which ends with the iteration."""
-        return iterate_async(self)
+    async def __aiter__(self) -> AsyncIterator[MemberEvent]:
+        """As `__iter__`, for an event loop; a `break` stops the stream."""
+        try:
+            while (event := await self.next_until_async(self._deadline())) is not None:
+                yield event
+        finally:
+            self.stop()
 
     async def __aenter__(self) -> "MemberStream":
         return self
@@ -90,25 +114,37 @@ class MemberStream:
         self.stop()
 
 
+def _is_over(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() >= deadline
+
+
 def wait_for(stream: MemberStream, wanted: Wanted, timeout_s: float | None) -> Member:
     """The first member that matches; MemberAbsentError if there is none within the timeout."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     while (event := stream.next_until(deadline)) is not None:
         if event.kind != "left" and wanted.matches(event.member):
             return event.member
-    within = "" if timeout_s is None else f" within {format_age(timeout_s)}"
-    named = "" if wanted.name == ANY else f" called {wanted.name!r}"
-    raise MemberAbsentError(
-        f"there is no {wanted.role}{named}, and none joined{within}", "start it, check its name, or wait for longer"
-    )
+    raise _absent(wanted, timeout_s)
 
 
 async def wait_for_async(stream: MemberStream, wanted: Wanted, timeout_s: float | None) -> Member:
-    """As `wait_for`, in a thread, which ends if the task is cancelled."""
+    """As `wait_for`, while the event loop goes on."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
     try:
-        return await in_thread(lambda: wait_for(stream, wanted, timeout_s), "wait-for")
+        while (event := await stream.next_until_async(deadline)) is not None:
+            if event.kind != "left" and wanted.matches(event.member):
+                return event.member
+        raise _absent(wanted, timeout_s)
     finally:
-        stream.stop()
+        stream.stop()  # also if the task was cancelled
+
+
+def _absent(wanted: Wanted, timeout_s: float | None) -> MemberAbsentError:
+    within = "" if timeout_s is None else f" within {format_age(timeout_s)}"
+    named = "" if wanted.name == ANY else f" called {wanted.name!r}"
+    return MemberAbsentError(
+        f"there is no {wanted.role}{named}, and none joined{within}", "start it, check its name, or wait for longer"
+    )
 
 
 class LocalSource:
@@ -129,6 +165,9 @@ class LocalSource:
         here = {member.key for member in now}
         self._before = now
         return Look(now, [self._programs.end_of(member) for member in before if member.key not in here])
+
+    async def look_async(self, deadline: float | None) -> Look | None:
+        return await in_thread(lambda: self.look(deadline), "members-look")
 
     def stop(self) -> None:
         self._stopped.set()

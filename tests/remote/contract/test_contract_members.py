@@ -12,6 +12,7 @@ import pytest
 from headrace.errors import HeadraceError, MemberAbsentError, OptionError, QueueClosedError
 from headrace.queue import AnyQueue, MemberStream
 from support.serving import Served
+from support.waiting import until
 
 LIMIT_S = 240
 
@@ -120,12 +121,27 @@ def test_a_cancelled_task_leaves_no_thread_behind(queue: AnyQueue) -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(queue.wait_for_async("supplier:none"), 0.2)
 
-    before = threading.active_count()
+    def waiting() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if thread.name == "headrace-members-look"]
+
     asyncio.run(run())
-    for thread in threading.enumerate():
-        if thread.name == "headrace-wait-for":
-            thread.join(LIMIT_S)
-    assert threading.active_count() <= before
+    until(lambda: not waiting(), waiting)
+
+
+def test_tasks_that_wait_for_members_of_a_site_have_no_threads(served: Served) -> None:
+    queue = served.connect()
+
+    async def run() -> None:
+        waiting = [asyncio.create_task(queue.wait_for_async("supplier:radar", LIMIT_S)) for _ in range(20)]
+        await asyncio.sleep(0)
+        await asyncio.to_thread(until, lambda: served.site.statistics().remote.watching == 20)  # type: ignore[union-attr]
+        before = threading.active_count()
+        with served.queue.channel("radar", "wx/radar/**").supplier():
+            await asyncio.gather(*waiting)
+        assert before < 20 + idle  # the event loop has one for `until`
+
+    idle = threading.active_count()
+    asyncio.run(run())
 
 
 def test_a_stream_is_ended_from_another_thread_and_by_its_timeout(queue: AnyQueue) -> None:

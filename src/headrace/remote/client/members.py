@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from headrace.queue.members import Look
 from headrace.remote.client.connection import Connection
 from headrace.remote.client.pending import PendingReply
+from headrace.remote.client.waiting import AWAITING, BLOCKING, Wait, finish
 from headrace.remote.protocol.fields import WAIT_S_MAX
 from headrace.remote.protocol.member_calls import MemberChanges, WatchMembers
 
@@ -35,28 +36,34 @@ class RemoteSource:
         self._pending: PendingReply | None = None
 
     def look(self, deadline: float | None) -> Look | None:
+        return finish(self._look(BLOCKING, deadline))
+
+    async def look_async(self, deadline: float | None) -> Look | None:
+        return await self._look(AWAITING, deadline)
+
+    async def _look(self, wait: Wait, deadline: float | None) -> Look | None:
         """One call; SiteUnreachableError if the site is silent at the deadline, or for longer than patience allows."""
         left_s = WAIT_S_MAX if deadline is None else max(0.0, deadline - time.monotonic())
         wait_s = 0.0 if self._is_unreachable else min(left_s, WAIT_S_MAX)
         limit_s = wait_s + _REPLY_S if deadline is None else min(wait_s + _REPLY_S, left_s + _LATE_S)
         call = WatchMembers(self._list_id, self._state, wait_s)
-        pending = self._pending = self._connection.start(call, wait_s=wait_s, limit_s=limit_s)
-        if self._stopped:  # before there was anything to cancel
+        pending = self._pending = await self._connection.start_by(wait, call, wait_s=wait_s, limit_s=limit_s)
+        if pending is not None and self._stopped:  # before there was anything to cancel
             pending.cancel()
-        raw = pending.take()
+        raw = None if pending is None else await wait.take(pending)
         if self._stopped:
             return None
         came = self._connection.read(raw, MemberChanges)
-        return self._miss(deadline) if came is None else self._take(came[0])
+        return await self._miss(wait, deadline) if came is None else self._take(came[0])
 
     def _take(self, changes: MemberChanges) -> Look:
         self._list_id, self._state = changes.list_id, changes.state
         self._silent_since, self._attempts, self._is_unreachable = None, 0, False
         return Look(changes.members, changes.ends, changes.is_whole)
 
-    def _miss(self, deadline: float | None) -> Look | None:
+    async def _miss(self, wait: Wait, deadline: float | None) -> Look | None:
         self._silent_since = self._silent_since or time.monotonic()
-        self._connection.pause(self._attempts, deadline)
+        await self._connection.pause_by(wait, self._attempts, deadline)
         self._attempts += 1
         now = time.monotonic()
         if (deadline is not None and now >= deadline) or not self._connection.has_patience:
