@@ -152,6 +152,24 @@ def test_a_station_that_is_resumed_serves_those_that_wait(served: Served, terms:
     assert asyncio.run(live()) == ["1", "2", "3"]
 
 
+def test_an_acknowledgement_does_not_wait_for_the_next_get(served: Served) -> None:
+    station = served.connect().station("s", "**")
+    put(served.queue, "1")
+
+    async def live() -> None:
+        consumer = station.attach()
+        batch = await consumer.get_async(1, timeout=240)
+        getting = asyncio.create_task(consumer.get_async(1, timeout=240))
+        while not waiting_gets(served):
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(consumer.ack, batch)
+        assert (station.statistics().acknowledged, getting.done()) == (1, False)
+        put(served.queue, "2")
+        assert idents(await getting) == ["2"]
+
+    asyncio.run(live())
+
+
 # --- a task that is cancelled ---------------------------------------------------------------------
 
 
