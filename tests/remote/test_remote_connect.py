@@ -1,6 +1,8 @@
 """`connect`: endpoints, directories, and sites that are missing or silent."""
 
 import re
+import subprocess
+import sys
 import time
 from types import SimpleNamespace
 
@@ -97,3 +99,23 @@ def test_silence_counts_from_the_beginning_of_the_call(served: Served, monkeypat
     told = re.search(r"has not replied for ([\d.]+) s", caught.value.problem)
     assert told is not None
     assert float(told[1]) >= 40
+
+
+@pytest.mark.parametrize(
+    "act", ["queue.put(bytes(2_000_000), feed='a')", "asyncio.run(queue.put_async(b'x', feed='a'))"]
+)
+def test_a_forked_child_is_told_to_connect_again(served: Served, act: str) -> None:
+    """Also where the parent would have left the call to another thread, which a child does not have."""
+    program = (
+        "import asyncio, os, sys, headrace\n"
+        "from headrace.errors import FabricError\n"
+        "queue = headrace.connect(sys.argv[1])\nasyncio.run(queue.put_async(b'1', feed='a'))\n"
+        "if child := os.fork():\n"
+        "    status = os.waitpid(child, 0)[1]\n    queue.close()\n    sys.exit(os.waitstatus_to_exitcode(status))\n"
+        f"try:\n    {act}\n"
+        "except FabricError as error:\n    os._exit(7 if 'connect again in the child' in str(error) else 1)\n"
+        "os._exit(2)\n"
+    )
+    where = f"{served.endpoint}?site={served.name}"
+    done = subprocess.run([sys.executable, "-c", program, where], timeout=240, check=False)
+    assert done.returncode == 7

@@ -91,6 +91,8 @@ def test_a_block_with_async_closes_what_it_opened(served: Served, station: AnySt
     queue, consumer = asyncio.run(use())
     with pytest.raises(QueueClosedError):
         queue.put(b"x", feed="a")
+    with pytest.raises(QueueClosedError):
+        asyncio.run(asyncio.wait_for(queue.put_async(b"x", feed="a"), 240))
     with pytest.raises(StationError, match="has detached"):
         consumer.get()
 

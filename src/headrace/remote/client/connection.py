@@ -193,6 +193,7 @@ class Connection:
 
         A `slow` reply may be waited for repeatedly.
         """
+        self.check_open()  # a forked child has no sender
         kind = SlowReply if slow or wait.is_async else PendingReply
 
         def send() -> PendingReply:

@@ -25,13 +25,17 @@ Pending = TypeVar("Pending", bound=PendingReply)
 
 
 class Sender:
-    """One thread, from its first use on, that executes what it is given, in that order, until `close`."""
+    """One thread, from its first use on, that executes what it is given, in that order, until `close`.
+
+    What it is given afterwards is executed by the caller: such a call finds its connection closed.
+    """
 
     def __init__(self) -> None:
         self._acts: stdlib_queue.SimpleQueue[Callable[[], None] | None] = stdlib_queue.SimpleQueue()
         self._lock = threading.Lock()
         self._unfinished = 0
         self._thread: threading.Thread | None = None
+        self._has_ended = False
 
     @property
     def is_busy(self) -> bool:
@@ -56,21 +60,30 @@ class Sender:
 
         with self._lock:
             self._unfinished += 1
+            has_ended = self._has_ended
+            if not has_ended:
+                self._acts.put(run)
             if self._thread is None:
-                self._thread = threading.Thread(target=_send, args=(self._acts,), name="headrace-calls", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="headrace-calls", daemon=True)
                 self._thread.start()
-        self._acts.put(run)
+        if has_ended:
+            run()
         return future
+
+    def _run(self) -> None:
+        while (act := self._acts.get()) is not None:
+            act()
+            del act  # it may hold the connection, whose end ends this thread
+        with self._lock:
+            self._has_ended = True
+        while not self._acts.empty():  # what was given between the end and this moment
+            act = self._acts.get()
+            if act is not None:
+                act()
 
     def close(self) -> None:
         """End the thread after what it was given. Takes no lock: the garbage collector may call this."""
         self._acts.put(None)
-
-
-def _send(acts: "stdlib_queue.SimpleQueue[Callable[[], None] | None]") -> None:
-    while (act := acts.get()) is not None:
-        act()
-        del act  # it may hold the connection, whose end ends this thread
 
 
 class Wait(Protocol):
