@@ -139,3 +139,23 @@ def test_feeds_that_are_denied_end_at_once_on_every_path(tmp_path: Path, serve: 
         )
     with hub.connect() as remote:
         assert [product.ident for product in remote.read_batch("oldest")] == ["a1", "a2"]
+
+
+def test_a_user_with_few_rights_sees_sites_join_and_stop_with_the_feeds_that_it_may_receive(
+    tmp_path: Path, serve: Serve
+) -> None:
+    hub = Hub(tmp_path, serve)
+    hub.put("wx/a", "a1")
+    hub.put("wx/b", "b1")
+    with hub.connect() as queue:
+        stream = queue.members(timeout=240)
+        first = next(stream)
+        if not first.feeds:  # the hub has not looked at its new feeds yet
+            first = next(stream)
+        assert (first.name, first.feeds) == ("hub", ("wx/a",))
+        boulder = start_boulder(tmp_path, serve)
+        assert str(next(stream)) == "site:boulder joined (new)"
+        assert boulder.stop() == 0
+        assert str(next(stream)) == "site:boulder left (stopped)"
+        assert [str(member) for member in stream.here] == ["site:hub"]  # and no clients
+    hub.queue.close()
