@@ -13,6 +13,8 @@ import pytest
 from headrace.errors import SiteUnreachableError
 from headrace.queue import MemberEvent, MemberStream
 from headrace.remote.client import members as remote_members
+from headrace.remote.protocol.member_calls import MemberChanges
+from headrace.remote.server import pending_call
 from support.serving import Served, Wire
 from support.waiting import until
 
@@ -143,3 +145,22 @@ def test_one_thread_serves_all_watchers(served: Served) -> None:
     for user in users:
         next(user.members())
     assert threads() == before == 1
+
+
+def test_a_watcher_whose_link_is_full_holds_up_no_other(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reply blocks while the link of its client is full."""
+    send, is_full, is_stuck = pending_call._send, threading.Event(), threading.Event()
+
+    def send_when_there_is_room(query: Any, make: Any) -> None:
+        if isinstance(make()[0], MemberChanges) and not is_stuck.is_set():
+            is_stuck.set()
+            is_full.wait(LIMIT_S)
+        send(query, make)
+
+    monkeypatch.setattr(pending_call, "_send", send_when_there_is_room)
+    with told_by(served.connect(patience="1h").members("site")) as told:
+        assert is_stuck.wait(LIMIT_S)
+        assert served.connect().wait_for(f"site:{served.name}", LIMIT_S).name == served.name
+        assert told == []
+        is_full.set()
+        until(lambda: told, "the first one continues")

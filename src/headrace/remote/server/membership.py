@@ -4,7 +4,8 @@
     clients      of this site, by theirs (clients.py)
     suppliers, consumers    of its queue, by the files of the queue; looked at while anybody watches
 
-One thread keeps the list (roster.py) and answers calls that wait for a change of it. A client is told what it may know:
+One thread keeps the list (roster.py) and finds the calls that wait for a change of it; the threads that execute reads
+send the replies, because a client whose link is full must not hold up the others. A client is told what it may know:
 the names of all sites with the feeds that it may receive, the suppliers of channels and consumers of stations that it
 may use, and clients only if it may receive everything.
 """
@@ -13,6 +14,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import zenoh
@@ -38,6 +40,7 @@ _OFFER_S = 2.0  # between two looks at the feeds of this site
 _WATCHED_S = 15.0  # after the last call; a client that watches calls again much sooner
 
 log = logging.getLogger("headrace.remote.server")
+HandOver = Callable[[Callable[[PendingCall], None], PendingCall], None]
 
 
 class Membership:
@@ -45,16 +48,17 @@ class Membership:
 
     def __init__(
         self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, clients: Clients,
-        principal: str | None,
+        principal: str | None, hand_over: HandOver,
     ) -> None:  # fmt: skip
-        self._site, self._clients = site, clients
+        """`hand_over` executes something with a call in another thread, or at once if there is none any more."""
+        self._site, self._clients, self._hand_over = site, clients, hand_over
         self._programs = Programs(queue.path, stations_of(queue), site)
         self._seen, self._roster = SitesSeen(site), Roster()
         self._wake = threading.Event()
         self._own = OwnOffer(session, declarations, queue, site)
         self._others = OtherOffers(session, principal, self._wake.set)
         self._waiting: list[PendingCall] = []
-        self._lock, self._turning = threading.Lock(), threading.Lock()
+        self._lock, self._turning = threading.Lock(), threading.RLock()  # of the calls that wait; of the list
         self._watched_at = self._looked_at = self._offered_at = -_WATCHED_S
         self._known_programs: list[Member] = []
         self._is_leaving = self._is_stopped = False
@@ -106,7 +110,7 @@ class Membership:
             done = set(map(id, ready))
             self._waiting = [call for call in self._waiting if id(call) not in done]
         for call in ready:
-            call.finish(self._reply(call))
+            self._hand_over(self._finish, call)
 
     def _is_due(self, pending: PendingCall, now: float) -> bool:
         """Whether the client does not know this state. Its first list is one that everybody was asked for."""
@@ -117,6 +121,11 @@ class Membership:
         if call.list_id != self._roster.list_id or not call.state:
             return self._looked_at >= pending.deadline - call.wait_s and self._others.is_settled(now)
         return call.state != self._roster.state
+
+    def _finish(self, pending: PendingCall) -> None:
+        with self._turning:
+            reply = self._reply(pending)
+        pending.finish(reply)
 
     def _reply(self, pending: PendingCall) -> MemberChanges:
         call, access = pending.call, pending.client.access

@@ -87,7 +87,7 @@ class RemoteServer:
             parts.callback(self._clients.close)
             self._waiting = WaitingReads(queue, self._resume)
             parts.callback(self._waiting.close)
-            self._membership = Membership(session, declarations, queue, site, self._clients, principal)
+            self._membership = Membership(session, declarations, queue, site, self._clients, principal, self._hand_over)
             parts.callback(self._membership.close)
             handlers = QueueHandlers(queue, site, self._waiting, BlockedPuts(), self.recent_reads)
             self._handlers = _table(
@@ -195,6 +195,13 @@ class RemoteServer:
             _submit(self._threads_for(read.call), self._reads, self._execute, read)
         except Busy:
             self._execute(read)
+
+    def _hand_over(self, act: Callable[[PendingCall], None], pending: PendingCall) -> None:
+        """Reply to a call that waited, in an executor as long as there is one."""
+        try:
+            _submit(self._read_threads, self._reads, act, pending)
+        except Busy:
+            act(pending)
 
     def _check(self, pending: PendingCall) -> None:
         if pending.client.access.is_empty:
