@@ -10,7 +10,7 @@ import pytest
 
 from headrace import Batch, Queue
 from headrace.remote.client.consumer import RemoteConsumer
-from headrace.remote.server.gets import CREW, THREADS
+from headrace.remote.server.gets import GET_THREADS, THREADS
 from support.serving import Served, idents, put
 from support.waiting import until
 
@@ -73,7 +73,7 @@ def test_many_tasks_on_one_connection_have_no_thread_each(served: Served) -> Non
     few = asyncio.run(live(2))
     got.clear()
     many = asyncio.run(live(MANY))
-    assert many - few < 2 * (CREW + THREADS), "Zenoh and the executors start threads when they need them"
+    assert many - few < 2 * (GET_THREADS + THREADS), "Zenoh and the executors start threads when they need them"
     until(lambda: station.statistics().consumers == 0, "all consumers have detached")
     assert station.statistics().acknowledged + station.statistics().waiting == 4 * MANY
 
@@ -90,7 +90,7 @@ def test_consumers_that_wait_have_no_thread_at_the_site(served: Served) -> None:
         tasks = [asyncio.create_task(wait(consumer)) for consumer in consumers]
         while waiting_gets(served) < MANY:
             await asyncio.sleep(0.01)
-        assert threads_of(*names) <= CREW + THREADS + 1
+        assert threads_of(*names) <= GET_THREADS + THREADS + 1
         put(served.queue, *(str(number) for number in range(MANY)))
         return await asyncio.gather(*tasks)
 

@@ -4,7 +4,7 @@ A supplier pushes a product at each tick and notes what became of it: stored at 
 no reply came in time. A consumer notes each product that it received. These notes are the ledgers: they come from the
 processes themselves, not from counters of Headrace, which are compared with them (channel_accounts.py).
 
-A process of the crew performs one part after the other, so that starting dozens of processes is paid for once.
+A worker process performs one part after the other, so that starting dozens of processes is paid for once.
 """
 
 import time
@@ -168,7 +168,7 @@ class Carry(msgspec.Struct, frozen=True):
 Part = Supply | Consume | Serve | Carry
 
 
-# --- the crew ---------------------------------------------------------------------------------------
+# --- the worker processes -------------------------------------------------------------------------
 
 
 def _work(parent: Connection) -> None:
@@ -186,7 +186,7 @@ def receive(pipe: Connection) -> Any:
         raise HeadraceError("a process of the benchmark has ended before its time", "its error is above") from None
 
 
-class Crew:
+class Workers:
     """Processes that perform parts; more are started when they are needed, a few at a time."""
 
     def __init__(self, stack: ExitStack) -> None:
@@ -220,8 +220,8 @@ class Crew:
 
 
 @contextmanager
-def crew() -> Iterator[Crew]:
+def worker_processes() -> Iterator[Workers]:
     with ExitStack() as stack:
-        made = Crew(stack)
+        made = Workers(stack)
         yield made
         made.dismiss()

@@ -26,13 +26,13 @@ from headrace.bench.channel_roles import (
     Carry,
     Consume,
     ConsumerLedger,
-    Crew,
     Part,
     Serve,
     SupplierLedger,
     Supply,
-    crew,
+    Workers,
     receive,
+    worker_processes,
 )
 from headrace.queue import Queue
 
@@ -150,7 +150,7 @@ def cases(suppliers: int, pipeline_suppliers: int) -> list[Case]:
 def run(place: Path, quick: bool, progress: Progress) -> Iterator[Result]:
     """All experiments; with `quick`, fewer suppliers for a shorter time."""
     chosen = cases(QUICK_SUPPLIERS, 2) if quick else cases(50, 16)
-    with crew() as workers:
+    with worker_processes() as workers:
         most = max(sum(system.suppliers + system.consumers for system in case.systems) for case in chosen)
         progress(f"starting {most + 2} processes")
         workers.grow(most + 2)
@@ -162,7 +162,7 @@ def run(place: Path, quick: bool, progress: Progress) -> Iterator[Result]:
 # --- one experiment -------------------------------------------------------------------------------
 
 
-def run_case(path: Path, case: Case, seconds: float, workers: Crew) -> Result:
+def run_case(path: Path, case: Case, seconds: float, workers: Workers) -> Result:
     """Run one experiment with a queue and a site of its own."""
     _create(path, case, seconds)
     (site,) = workers.begin([Serve(path)])
@@ -211,13 +211,13 @@ def _station(system: System, number: int) -> str:
     return f"{system.channel}-{number}"
 
 
-def _link(workers: Crew, case: Case, endpoint: str) -> Connection | None:
+def _link(workers: Workers, case: Case, endpoint: str) -> Connection | None:
     if not case.narrow:
         return None
     return workers.begin([Carry(endpoint, case.demand * NARROW)])[0]
 
 
-def _begin_suppliers(workers: Crew, case: Case, endpoint: str, seconds: float) -> list[tuple[str, Connection]]:
+def _begin_suppliers(workers: Workers, case: Case, endpoint: str, seconds: float) -> list[tuple[str, Connection]]:
     parts: list[Part] = []
     channels: list[str] = []
     for system in case.systems:
@@ -232,7 +232,7 @@ def _begin_suppliers(workers: Crew, case: Case, endpoint: str, seconds: float) -
     return list(zip(channels, workers.begin(parts), strict=True))
 
 
-def _begin_consumers(workers: Crew, case: Case, endpoint: str) -> list[tuple[str, str, Connection]]:
+def _begin_consumers(workers: Workers, case: Case, endpoint: str) -> list[tuple[str, str, Connection]]:
     names = [(each.channel, _station(each, number)) for each in case.systems for number in range(each.consumers)]
     pipes = workers.begin([Consume(endpoint, channel, station, BATCH) for channel, station in names])
     return [(channel, station, pipe) for (channel, station), pipe in zip(names, pipes, strict=True)]

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Callable
 
-from headrace.remote.server.gets import CREW, THREADS
+from headrace.remote.server.gets import GET_THREADS, THREADS
 from support.serving import Served, Wire, idents, put
 from support.waiting import until
 
-CONSUMERS = CREW + THREADS + 8  # more than there are threads to serve them
+CONSUMERS = GET_THREADS + THREADS + 8  # more than there are threads to serve them
 
 
 def test_a_program_with_many_consumers_on_a_frozen_link_delays_nobody(make_served: Callable[..., Served]) -> None:

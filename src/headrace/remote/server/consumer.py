@@ -172,7 +172,7 @@ class ServedConsumer:
             get = self._get
         if send is not None:
             send()
-        if get is not None:  # the call is a Get, or the crew may have passed over one because of this call
+        if get is not None:  # the call is a Get, or a get thread may have passed over one because of this call
             self._gets.serve(get)
 
     def _perform(self, pending: PendingCall) -> Send | None:

@@ -2,7 +2,7 @@
 
 A site with a thousand remote consumers has as many threads as one with ten:
 
-    headrace-get         CREW of them. One leads: it sleeps until something is put or comes back, finds the stations at
+    headrace-get         eight. One leads: it sleeps until something is put or comes back, finds the stations at
                          which a get is worth an attempt, and leases products to the client that has waited longest.
                          Then it lets the next one lead, and sends the reply itself. So a product leaves as soon as it
                          was put, and a client whose link is slow holds up one thread (outbox.py), and no other client
@@ -44,7 +44,7 @@ from headrace.station.served import Origin, find_ready, now_ns_of, origin_of
 if TYPE_CHECKING:
     from headrace.remote.server.consumer import ServedConsumer
 
-CREW = 8
+GET_THREADS = 8
 THREADS = 8  # of the executor, at most
 LOOK_S = 0.2  # how long the leader sleeps at most: dead consumers and start times wake nobody
 
@@ -102,9 +102,9 @@ class WaitingGets:
         self._stopped = False
         self.scans = FunctionScans()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="headrace-consumer")
-        names = [(self._run, "headrace-get")] * CREW + [(self._watch_times, "headrace-deadline")]
-        self._crew = [threading.Thread(target=run, name=name, daemon=True) for run, name in names]
-        for thread in self._crew:
+        names = [(self._run, "headrace-get")] * GET_THREADS + [(self._watch_times, "headrace-deadline")]
+        self._own_threads = [threading.Thread(target=run, name=name, daemon=True) for run, name in names]
+        for thread in self._own_threads:
             thread.start()
 
     def __len__(self) -> int:
@@ -154,7 +154,7 @@ class WaitingGets:
         self._note_time(get)
         return get.served.is_waiting(get) and (leaders in (None, seen) or leaders != now)
 
-    # --- the crew ---------------------------------------------------------------------------------
+    # --- in the get threads -----------------------------------------------------------------------
 
     def _run(self) -> None:
         while True:
@@ -249,6 +249,6 @@ class WaitingGets:
         with self._times_changed:
             self._times_changed.notify_all()
         self._log.wake_all()
-        for thread in self._crew:
+        for thread in self._own_threads:
             thread.join()
         self._threads.shutdown()
