@@ -142,6 +142,7 @@ class OtherOffers:
             self._session.get(
                 principal_key(log_key(site), self._principal), zenoh.handlers.Callback(receive, indirect=False),
                 payload=encode(Describe()), timeout=_REPLY_S, consolidation=zenoh.ConsolidationMode.NONE,
+                congestion_control=zenoh.CongestionControl.DROP,  # it is sent again: a full link must not hold us up
             )  # fmt: skip
 
     def _take_replies(self) -> None:
