@@ -6,7 +6,7 @@ from draw import Drawing
 def remote() -> Drawing:
     d = Drawing("A program uses the queue of a site as if it were local", 860, 240)
     d.area(20, 20, 350, 180, "another machine")
-    d.box(50, 70, 150, 90, 'your program\nconnect(\n"tcp/host:7447")', "program")
+    d.box(50, 70, 150, 90, 'your program\nconnect(\n"site:denver")', "program")
     d.text(285, 110, "the same code,\nthe same errors", "quiet")
     d.area(490, 20, 350, 180, "site")
     d.box(520, 75, 120, 80, "headrace\nserve", "fabric")
@@ -17,6 +17,27 @@ def remote() -> Drawing:
     d.text(430, 184, "reply", "quiet")
     d.arrow((640, 115), (700, 115))
     d.text(430, 226, "A broken link is restored; a call is executed once.", "quiet")
+    return d
+
+
+def protocol() -> Drawing:
+    d = Drawing("Token, hello, and numbered calls: a call that is repeated is executed once", 860, 500)
+    d.area(190, 20, 310, 460, "Zenoh link")
+    d.box(20, 20, 130, 460, "client\nchooses its id,\nnumbers its calls", "program")
+    d.box(540, 20, 130, 460, "site\nkeeps its replies,\nby number", "fabric")
+    d.box(750, 250, 90, 110, "queue\nholds the\nproduct\nonce")
+    d.arrow((150, 80), (540, 80), label="liveliness token: I am connected")
+    d.arrow((150, 130), (540, 130), label="hello: the versions that I speak")
+    d.arrow((540, 160), (150, 160), label="welcome: the version to use", dashed=True)
+    d.arrow((150, 210), (540, 210), label="who: which queue is this?")
+    d.arrow((540, 240), (150, 240), label="here: its id and configuration", dashed=True)
+    d.arrow((150, 290), (540, 290), label="call 1: put, with the payload")
+    d.arrow((670, 290), (750, 290), label="executed")
+    d.arrow((540, 320), (345, 320), label="the reply is lost", colour="bad", dashed=True)
+    d.arrow((150, 370), (540, 370), label="call 1 again, after a timeout")
+    d.arrow((540, 400), (150, 400), label="the reply that was kept", dashed=True)
+    d.arrow((150, 450), (540, 450), label="call 2, and so on")
+    d.text(682, 405, "not executed again", "quiet", "start")
     return d
 
 
@@ -91,7 +112,7 @@ def follow_a_feed() -> Drawing:
     d = Drawing("Three ways to follow a feed from another machine", 860, 250)
     d.area(20, 20, 240, 210, "the site")
     d.box(60, 80, 150, 90, "queue\nwx/radar/**")
-    d.box(560, 25, 270, 50, "headrace watch tcp/…\nlook", "program")
+    d.box(560, 25, 270, 50, "headrace watch site:denver\nlook", "program")
     d.box(560, 95, 270, 56, "connect(…).cursor, station\na program, with a position", "program")
     d.box(560, 170, 270, 56, "a site of your own, [[request]]\na queue here, survives outages", "fabric")
     d.arrow((210, 105), (400, 105), (400, 50), (560, 50))
@@ -117,4 +138,4 @@ def containers() -> Drawing:
     return d
 
 
-DRAWINGS = [remote, site, operating, security, two_sites_with_tls, follow_a_feed, containers]
+DRAWINGS = [remote, protocol, site, operating, security, two_sites_with_tls, follow_a_feed, containers]
