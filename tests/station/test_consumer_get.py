@@ -9,6 +9,8 @@ from handling import EPOCH_NS, FORK, idents, payloads, put, work
 
 from headrace import Queue, Selection
 from headrace.errors import OptionError
+from headrace.kernel._kernel import CODES
+from headrace.queue.queue import stations_of
 from headrace.station import Consumer, Station
 from headrace.testing import MockClock
 
@@ -122,3 +124,29 @@ def test_a_get_that_does_not_wait_finds_a_product_behind_very_many_that_have_exp
     with station.attach() as consumer:
         assert [bytes(product.payload) for product in consumer.get_nowait(10)] == [b"last"]
     assert station.statistics().expired == 20_000
+
+
+def test_consumers_in_threads_of_one_queue_get_products_of_new_feeds(queue: Queue) -> None:
+    """Several of them find a feed at the same time that none of them knows, and one learns its name for all."""
+    station = queue.station("s", "f/**")
+
+    def get(_: int) -> list[str]:
+        with station.attach() as consumer:
+            return [product.feed for batch in consumer.batches(3, timeout=1) for product in batch]
+
+    feeds = [f"f/{n}" for n in range(300)]
+    with ThreadPoolExecutor(6) as pool:
+        found = [pool.submit(get, n) for n in range(6)]
+        for feed in feeds:
+            queue.put(b"", feed=feed)
+        assert sorted(feed for future in found for feed in future.result(240)) == sorted(feeds)
+
+
+def test_a_feed_whose_name_another_thread_has_learnt_is_no_damage(queue: Queue) -> None:
+    queue.station("s", "f/**")
+    stations = stations_of(queue)
+    chain = stations.chain(1)
+    queue.put(b"", feed="f/new")
+    for _ in range(2):  # two threads were stopped by the new feed
+        chain.attend(CODES["unknown_feed"], lambda: stations.in_chain(1))
+    assert chain.kernel.conduct() == 0

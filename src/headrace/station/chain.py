@@ -157,14 +157,26 @@ class OpenChain:
             self.use(stations)
             return
         if outcome == _CODES["unknown_feed"]:
-            with self._lock:
-                learnt = [rows.learn() for rows in self._rows]
-                self._use_rows()
-            if any(learnt):
+            if self._learn_names():
                 return
             outcome = _CODES["damaged"]  # a row names a feed that does not exist
         if outcome < 0:
             raise explain(kernel.KernelError(outcome, self._log.failed_file), self._path)
+
+    def _learn_names(self) -> bool:
+        """Decide about new names; False if none explains why the kernel stopped.
+
+        Another thread may have learnt them since it stopped. Then there is nothing new, and the kernel goes on; if it
+        stops again, for a name that was added meanwhile, there is.
+        """
+        with self._lock:
+            learnt = self._learn()
+            return learnt or self.kernel.conduct() != _CODES["unknown_feed"] or self._learn()
+
+    def _learn(self) -> bool:
+        learnt = [rows.learn() for rows in self._rows]
+        self._use_rows()
+        return any(learnt)
 
     def conduct(self, now_ns: int, stations: Stations, *, calls: bool = True) -> int:
         """Scan the log as far as the stations have room; returns the position up to which it was scanned.
