@@ -143,10 +143,10 @@ def test_consumers_in_threads_of_one_queue_get_products_of_new_feeds(queue: Queu
 
 
 def test_a_feed_whose_name_another_thread_has_learnt_is_no_damage(queue: Queue) -> None:
-    queue.station("s", "f/**")
+    station = queue.station("s", "f/**")
     stations = stations_of(queue)
-    chain = stations.chain(1)
+    chain = stations.chain(station.terms.chain)
     queue.put(b"", feed="f/new")
     for _ in range(2):  # two threads were stopped by the new feed
-        chain.attend(CODES["unknown_feed"], lambda: stations.in_chain(1))
-    assert chain.kernel.conduct() == 0
+        chain.attend(CODES["unknown_feed"], lambda: stations.in_chain(chain.number))
+    assert station.statistics().waiting == 1
