@@ -70,9 +70,8 @@ def main() -> None:
     Path("carma.toml").write_text(SITE)
     serve = [sys.executable, "-m", "headrace", "serve", "carma.toml", "--json"]
     with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as site:
-        assert site.stdout is not None
         try:
-            observe(json.loads(site.stdout.readline())["endpoints"][0])
+            observe(json.loads(next(iter(site.stdout or ())))["endpoints"][0])
         finally:
             site.terminate()
 

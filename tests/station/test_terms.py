@@ -77,7 +77,7 @@ def test_a_policy_that_is_not_text_is_refused(queue: Queue) -> None:
         ("capacity", 0), ("capacity", -1), ("capacity", 131_073), ("capacity", 1.5), ("capacity", "10"), ("capacity", True),
         ("prescale", 0), ("prescale", 2**31), ("prescale", None), ("deliveries_max", -1), ("deliveries_max", 65_001),
         ("blocking", 1), ("blocking", None), ("durable", "yes"), ("batch_max", 0), ("batch_max", 65_537),
-        ("consumers_max", 0), ("consumers_max", 257), ("max_queue", 0), ("hung_after", -1), ("hung_after", "soon"),
+        ("consumers_max", 0), ("consumers_max", 1025), ("max_queue", 0), ("hung_after", -1), ("hung_after", "soon"),
         ("timeout", 0), ("timeout", "0s"), ("timeout", -5), ("pacing", "x"), ("start_time", "noon"),
         ("stop_time", datetime(2026, 1, 1)),  # without a zone
         ("start_time", True),

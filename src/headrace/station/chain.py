@@ -279,7 +279,7 @@ class OpenChain:
                     lock_byte(descriptor, kernel.CONSUMER_LOCKS_AT + slot)
                     return slot, self.kernel.attach(slot, member, os.getpid()), descriptor
             raise StationError(
-                f"the chain has {kernel.CONSUMERS_MAX} consumers, the maximum",
+                f"the chain has {kernel.CONSUMERS_MAX:,} consumers, the maximum",
                 "detach one, or attach to a station of another chain",
             )
         except BaseException:
