@@ -6,12 +6,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import headrace
 from headrace.errors import OptionError, SiteUnreachableError
+from headrace.remote.client import connection as connections
+from headrace.remote.client.connection import Detached
 from headrace.remote.client.puts import Puts
 from headrace.remote.client.queue import RemoteQueue
+from headrace.remote.protocol.calls import Identify
 from support.serving import Served, Wire, idents, put, when
 from support.waiting import until
 
@@ -151,3 +155,117 @@ def test_a_timeout_ends_a_follower_at_a_site_that_is_frozen_and_the_next_call_go
     put(served.queue, "2")
     wire.thaw()
     assert idents(next(follower)) == ["2"]
+
+
+FOLLOWS: dict[str, Callable[[RemoteQueue], Any]] = {
+    "oldest": lambda queue: queue.follow("oldest", timeout=0.3),
+    "sequence": lambda queue: queue.follow(1, timeout=0.3),
+}
+
+
+@pytest.mark.parametrize("act", FOLLOWS.values(), ids=FOLLOWS)
+def test_calls_that_begin_a_follower_count_towards_its_timeout(
+    served: Served, wire: Wire, act: Callable[[RemoteQueue], Any]
+) -> None:
+    """Without the timeout, these calls would wait for the site without limit."""
+    remote = served.connect(wire.endpoint, on_loss="wait")
+    wire.freeze()
+    with pytest.raises(SiteUnreachableError):
+        took(lambda: list(act(remote)))
+
+
+def test_calls_that_begin_a_follower_of_a_cursor_count_towards_its_timeout(served: Served, wire: Wire) -> None:
+    cursor = served.connect(wire.endpoint, on_loss="wait").cursor("c")
+    wire.freeze()
+    with pytest.raises(SiteUnreachableError):
+        took(lambda: list(cursor.follow(timeout=0.3)))
+
+
+def test_the_first_batch_of_a_follower_has_the_time_that_its_beginning_left(served: Served) -> None:
+    remote = served.connect()
+    follower = remote.follow(timeout="1h")
+    assert 0 < follower._spent_s < 3600
+    follower._spent_s = 3600.0
+    assert list(follower) == []
+
+
+def test_a_get_that_has_to_attach_again_ends_by_its_timeout(
+    served: Served, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody notices here that the link is broken, and a call waits an hour for its reply."""
+    remote = served.connect(wire.endpoint, on_loss="wait")
+    consumer = remote.station("s", "**").attach()
+    monkeypatch.setattr(remote._connection, "_abandon", lambda: None)
+    monkeypatch.setattr(connections, "_REPLY_S", 3600.0)
+    consumer._attachment = 0
+    wire.freeze()
+    took(lambda: consumer.get(timeout=0.3))
+    assert not consumer._attachment
+
+
+def test_a_get_whose_products_expired_on_the_way_ends_by_its_timeout_and_they_go_back(
+    served: Served, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The link freezes when the products have come, and before they are given back."""
+    remote = served.connect(wire.endpoint, on_loss="wait")
+    consumer = remote.station("s", "**").attach()
+    real = consumer._without_expired
+
+    async def frozen(wait: Any, batch: Any, reply: Any, *rest: Any) -> Any:
+        if not len(batch):
+            return batch
+        wire.freeze()
+        return await real(wait, batch, reply, *rest)
+
+    monkeypatch.setattr(consumer, "_without_expired", frozen)
+    monkeypatch.setattr("headrace.remote.client.consumer.expired_in", lambda batch, *_: np.ones(len(batch), bool))
+    put(served.queue, "1")
+    took(lambda: consumer.get(timeout=0.3))
+    wire.thaw()
+    until(lambda: served.queue.station("s").statistics().leased == 0, "the product that goes back")
+
+
+def test_a_push_that_has_to_take_its_slot_again_ends_by_its_timeout_and_may_be_repeated(
+    served: Served, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = served.connect(wire.endpoint, on_loss="wait")
+    supplier = remote.channel("c", "wx").supplier()
+
+    async def frozen(self: Puts, *arguments: Any) -> Any:
+        wire.freeze()
+        raise Detached
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Puts, "put_by", frozen)
+        with pytest.raises(SiteUnreachableError) as raised:
+            took(lambda: supplier.push(b"1", timeout=0.5))
+    wire.thaw()
+    assert remote.wait_alive(240)
+    assert raised.value.retry is not None
+    assert raised.value.retry() == 1
+
+
+def test_a_call_without_a_reply_says_for_how_long_the_site_was_not_heard(served: Served, wire: Wire) -> None:
+    remote = served.connect(wire.endpoint, on_loss="wait")
+    follower = remote.follow(timeout=0.5)
+    wire.freeze()
+    for act in (lambda: remote.wait_for("site:denver", 0.5), lambda: next(follower)):
+        with pytest.raises(SiteUnreachableError, match="has not replied for") as raised:
+            act()
+        assert float(raised.value.problem.split()[-2]) >= 0.5
+
+
+def test_silence_counts_from_the_moment_at_which_a_reply_was_due(served: Served) -> None:
+    """And not from the moment at which the link is given up."""
+    connection = served.connect()._connection
+    pending = connection.start(Identify())
+    now = time.monotonic()
+    for due_s, heard_at, since in (
+        (now - 3, now - 9, now - 3),  # a link that froze
+        (now - 3, now - 1, now - 1),  # something else was heard since
+        (now + 3, now - 9, now),  # the site had time left: the link was cut
+        (now - 60, now - 90, now - 5),  # a large reply was on its way until the link broke
+    ):
+        pending.due_s, connection._heard_at, connection._silent_since = due_s, heard_at, None
+        connection._note_silence(pending)
+        assert connection.silent_since == pytest.approx(since, abs=2)

@@ -59,6 +59,8 @@ _LEAVE_S = 1.0  # patience of `close`, and
 _LEFT_S = 5.0  # how long it waits for one reply: a site that hangs must not hold up the end of a program
 _GREETING_S_MIN = 0.5  # for a site that was found at the last moment
 _LIMIT_S_MIN = 0.05  # for a reply, however late it is
+GRACE_S = 0.5  # beyond a timeout, for the reply of a site that has waited until then
+_NOTICED_S = 5.0  # after which a link that has fallen silent is given up (SessionTerms.lease_s)
 _PARKED_SPAN = 256  # calls for which a parked one is remembered; a site remembers 1,024 of one client
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 _BLOCK = zenoh.CongestionControl.BLOCK
@@ -87,6 +89,11 @@ def _left_s(until: float) -> float:
     return max(until - time.monotonic(), _GREETING_S_MIN)
 
 
+def within_s(until: float | None) -> float | None:
+    """For each of the calls that have to end by then, together: how long it may take."""
+    return None if until is None else max(0.0, until + GRACE_S - time.monotonic())
+
+
 class Connection:
     """Open until `close`. `name` is that of the client's certificate or user, if it has one."""
 
@@ -108,6 +115,7 @@ class Connection:
         self._parked: set[int] = set()  # those that are under way no longer, and may be repeated later
         self._followers = 0
         self._silent_since: float | None = None
+        self._heard_at = 0.0  # when the last reply was read
         self._closed = threading.Event()
         self._pending: weakref.WeakSet[PendingReply] = weakref.WeakSet()
         self._breaks = 0  # of links
@@ -222,18 +230,22 @@ class Connection:
         except zenoh.ZError as error:
             self.check_open()
             raise FabricError(f"the call to site {self.site} could not be sent: {error}", "connect again") from None
+        pending.due_s = time.monotonic() + wait_s
         with self._lock:
             self._pending.add(pending)
         if self._breaks != breaks:  # the link broke meanwhile, and `_abandon` may not have seen this call
             pending.cancel()
         return pending
 
-    def read(self, came: RawReply | None, kind: type[Kind]) -> tuple[Kind, bytes] | None:
+    def read(
+        self, came: RawReply | None, kind: type[Kind], pending: PendingReply | None = None
+    ) -> tuple[Kind, bytes] | None:
         """Decode a reply; None if none arrived. Raises the error of the site."""
         if came is None:
             self.check_open()
-            self._note_silence()
+            self._note_silence(pending)
             return None
+        self._heard_at = time.monotonic()
         self._end_silence()
         reply = decode_reply(came[0])
         if isinstance(reply, Failure):
@@ -264,7 +276,7 @@ class Connection:
         if pending is None:
             return self.read(None, kind)
         try:
-            return self.read(await wait.take(pending), kind)
+            return self.read(await wait.take(pending), kind, pending)
         except BaseException:  # also if the task was cancelled
             pending.cancel()
             raise
@@ -363,9 +375,12 @@ class Connection:
         pause_s = _PAUSES_S[min(turn, len(_PAUSES_S) - 1)]
         await wait.pause(self._closed, pause_s if until is None else max(0.0, min(pause_s, until - time.monotonic())))
 
-    def _note_silence(self) -> None:
+    def _note_silence(self, pending: PendingReply | None) -> None:
+        """A call got no reply: the site is silent since that was due, as far as that can be known."""
         if self._silent_since is None:
-            self._silent_since = time.monotonic()
+            now = time.monotonic()
+            due = now if pending is None else min(now, pending.due_s)
+            self._silent_since = max(self._heard_at, due, now - _NOTICED_S)
             log.warning("site %s at %s does not reply; retrying", self.site, self.endpoint)
 
     def _end_silence(self) -> None:
@@ -380,6 +395,11 @@ class Connection:
         return self._silent_since is not None
 
     @property
+    def silent_since(self) -> float | None:
+        """When a reply was due that did not come, by the monotonic clock; None if the last one came."""
+        return self._silent_since
+
+    @property
     def lasting_patience_s(self) -> float:
         """How long calls are repeated: `patience`, or without end if the caller wants to wait for the site."""
         return math.inf if self.on_loss == "wait" else self.patience_s
@@ -390,9 +410,17 @@ class Connection:
         since = self._silent_since
         return since is None or time.monotonic() - since < self.lasting_patience_s
 
+    def ends_at(self, until: float | None) -> float | None:
+        """When a call that ends by then has to end: earlier, if the site is silent and patience runs out before."""
+        since = self._silent_since
+        end = None if since is None or self.on_loss == "wait" else since + self.patience_s
+        return until if end is None else end if until is None else min(until, end)
+
     def unreachable(self, begun: float | None = None, size: int = 0) -> SiteUnreachableError:
-        """The error for a call of so many bytes that was `begun` then; silence is noticed when an attempt ends."""
-        since = min(moment for moment in (begun, self._silent_since, time.monotonic()) if moment is not None)
+        """The error for a call of so many bytes that was `begun` then; it says since when the site was not heard."""
+        now = time.monotonic()
+        heard_at = self._heard_at if begun is None else max(self._heard_at, begun)
+        since = min(heard_at or now, self._silent_since or now)
         return SiteUnreachableError(
             f"site {self.site} at {self.endpoint} has not replied for {time.monotonic() - since:.1f} s",
             f"check that it runs and is reachable from here{_and_carries(size)}; "

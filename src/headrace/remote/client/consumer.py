@@ -32,7 +32,7 @@ from headrace.log.seams import Timeout
 from headrace.product.batch import Batch
 from headrace.product.product import Product
 from headrace.remote.client.arguments import timeout_of
-from headrace.remote.client.connection import Connection, Detached
+from headrace.remote.client.connection import Connection, Detached, within_s
 from headrace.remote.client.pending import SlowReply
 from headrace.remote.client.waiting import AWAITING, BLOCKING, Wait, finish
 from headrace.remote.protocol.calls import Attach, DescribeConsumer, Detach, Get, Interrupt, Revise, Settle
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from headrace.remote.client.queue import RemoteQueue
 
 _LEAVE_S = 1.0  # patience of `detach`: the site notices by itself
-_GRACE_S = 0.5  # beyond the timeout, for the reply of a site that has waited until then
 _EMPTY = Products(0, 0)
 
 log = logging.getLogger("headrace.remote")
@@ -141,17 +140,18 @@ class RemoteConsumer:
         return seconds
 
     async def _get(self, wait: Wait, n: int, seconds: float | None) -> Batch:
-        until = None if seconds is None else time.monotonic() + seconds
+        begun = time.monotonic()
+        until = None if seconds is None else begun + seconds
         turn = 0
         self._take_over()
         while True:
             left = WAIT_S_MAX if until is None else max(0.0, until - time.monotonic())
-            batch = await self._attempt(wait, n, min(left, WAIT_S_MAX), None if until is None else left + _GRACE_S)
+            batch = await self._attempt(wait, n, min(left, WAIT_S_MAX), until)
             is_over = until is not None and time.monotonic() >= until
             if batch is not None and (len(batch) or is_over or self._interrupted):
                 return self._hand_out(batch)
             if batch is None and not self._interrupted and not self._connection.has_patience:
-                raise self._connection.unreachable()
+                raise self._connection.unreachable(begun)
             if batch is None and (is_over or self._interrupted):
                 return self._hand_out(batch_of(_EMPTY, b"", self._connection.names))
             if batch is None:
@@ -168,12 +168,12 @@ class RemoteConsumer:
             self._recent.append(batch)
         return batch
 
-    async def _attempt(self, wait: Wait, n: int, wait_s: float, within_s: float | None) -> RemoteBatch | None:
+    async def _attempt(self, wait: Wait, n: int, wait_s: float, until: float | None) -> RemoteBatch | None:
         """Ask once, or repeat the call that has no reply; None if no reply came or the site has to attach us again.
 
-        A reply that takes longer than `within_s`, because the link is slow, is waited for by the next attempt.
+        A reply that comes after `until`, because the link is slow, is waited for by the next attempt.
         """
-        if not self._attachment and not await self._attach_again(wait):
+        if not self._attachment and not await self._attach_again(wait, until):
             return None
         number = self._getting = self._getting or self._connection.get_number()
         try:
@@ -182,10 +182,10 @@ class RemoteConsumer:
                 await wait.start(self._connection.sender, lambda: self._send(call, number))
             assert self._pending is not None
             pending, sent_ns = self._pending
-            if not await wait.has_ended(pending, within_s):
+            if not await wait.has_ended(pending, within_s(self._connection.ends_at(until))):
                 return None
             self._pending = None
-            came = self._connection.read(pending.take(), Products)
+            came = self._connection.read(pending.take(), Products, pending)
         except Detached:
             self._lose()
             return None
@@ -197,9 +197,9 @@ class RemoteConsumer:
         self._end_get()
         batch = batch_of(*came, self._connection.names, number, self._attachment)
         if len(batch) > n:  # the reply to an earlier get, which had asked for more
-            await self._settle(wait, batch, "nack")
+            await self._return(wait, Settle(self._attachment, number, len(batch), "nack"), until)
             return None
-        return await self._without_expired(wait, batch, came[0], sent_ns)
+        return await self._without_expired(wait, batch, came[0], sent_ns, until)
 
     def _send(self, call: Get, number: int) -> SlowReply:
         """Send a Get; it is noted in the thread that sends it, because its task may have been cancelled by then."""
@@ -209,7 +209,7 @@ class RemoteConsumer:
         return pending
 
     async def _without_expired(
-        self, wait: Wait, batch: RemoteBatch, reply: Products, sent_ns: int
+        self, wait: Wait, batch: RemoteBatch, reply: Products, sent_ns: int, until: float | None
     ) -> RemoteBatch | None:
         """Give back what expired on the way: the station counts it as expired. None if nothing is left."""
         if not len(batch):
@@ -223,13 +223,37 @@ class RemoteConsumer:
         if not late.any():
             return batch
         places = np.flatnonzero(late).astype(np.uint32)
+        call = Settle(self._attachment, batch.got, len(places), "nack", places.tobytes())
+        if not await self._return(wait, call, until) or late.all():
+            return None
+        return part_of(batch, reply, ~late, self._connection.names)
+
+    async def _return(self, wait: Wait, call: Settle, until: float | None) -> bool:
+        """Give products back that nobody is to get; False if the site has released them all.
+
+        If the site is silent until then, a thread goes on, so that the get ends by its timeout.
+        """
+        number, is_ended = self._connection.begin(), True
         try:
-            call = Settle(self._attachment, batch.got, len(places), "nack", places.tobytes())
-            await self._connection.once_by(wait, call, Done)
+            await self._connection.ask_by(wait, call, Done, number=number, within_s=within_s(until))
+        except SiteUnreachableError:
+            if until is None:
+                raise
+            is_ended = False
+            started(lambda: self._return_later(call, number), "give-back")
         except Detached:
             self._lose()
-            return None
-        return None if late.all() else part_of(batch, reply, ~late, self._connection.names)
+            return False
+        finally:
+            if is_ended:
+                self._connection.end(number)
+        return True
+
+    def _return_later(self, call: Settle, number: int) -> None:
+        try:
+            self._connection.ask(call, Done, number=number)
+        finally:
+            self._connection.end(number)
 
     def _end_get(self) -> None:
         self._getting = self._rest = 0
@@ -267,11 +291,12 @@ class RemoteConsumer:
 
     # --- attach again -----------------------------------------------------------------------------
 
-    async def _attach_again(self, wait: Wait) -> bool:
+    async def _attach_again(self, wait: Wait, until: float | None) -> bool:
         number = self._attaching = self._attaching or self._connection.begin()
         try:
             call = Attach(self.station_name, self._keep_s)
-            came = await self._connection.attempt_by(wait, call, Attached, number=number)
+            limit_s = within_s(until)
+            came = await self._connection.attempt_by(wait, call, Attached, number=number, limit_s=limit_s)
         except Exception:
             self._connection.end(number)
             self._attaching = 0

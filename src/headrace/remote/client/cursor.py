@@ -4,6 +4,7 @@ It implements `AnyCursor`. The site keeps the position, so every look at it and 
 following go through the RemoteQueue.
 """
 
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,9 @@ from headrace.log.log import Wanted
 from headrace.log.read import Start
 from headrace.log.reading import Reading
 from headrace.product.batch import Batch, Lost
-from headrace.remote.client.arguments import checked_selection
-from headrace.remote.client.connection import Connection
-from headrace.remote.client.follower import RemoteFollower
+from headrace.remote.client.arguments import checked_selection, timeout_of
+from headrace.remote.client.connection import Connection, within_s
+from headrace.remote.client.follower import ReadTerms, RemoteFollower
 from headrace.remote.protocol.calls import LoadCursor, RemoveCursor, SaveCursor
 from headrace.remote.protocol.replies import CursorPosition, Done
 
@@ -30,7 +31,10 @@ class RemoteCursor:
 
     @property
     def state(self) -> CursorState:
-        told, _ = self._connection.ask(LoadCursor(self.name), CursorPosition)
+        return self._load(None)
+
+    def _load(self, until: float | None) -> CursorState:
+        told, _ = self._connection.ask(LoadCursor(self.name), CursorPosition, within_s=within_s(until))
         lost = Lost(told.lost_first, told.lost_last) if told.lost_last else None
         return CursorState(told.position, told.saved_ns, told.lost_products, lost, told.generation)
 
@@ -54,8 +58,9 @@ class RemoteCursor:
         timeout: float | str | None = None,
     ) -> RemoteFollower:  # fmt: skip
         """Batches from the position on, as they arrive. Commit each when its work is done."""
-        checked = checked_selection(selection)
-        return self._queue.follow(self.position, checked, limit=limit, bytes_limit=bytes_limit, timeout=timeout)
+        terms, timeout_s, begun = ReadTerms.of(selection, limit, bytes_limit), timeout_of(timeout), time.monotonic()
+        position = self._load(None if timeout_s is None else begun + timeout_s).position
+        return self._queue.follow_from(position, terms, timeout_s, begun)
 
     def commit(self, batch: Batch) -> None:
         """The work on `batch` is done; a lost range in it is added to the record of this cursor."""

@@ -19,7 +19,7 @@ from headrace.log.log import Wanted
 from headrace.log.read import check_limit
 from headrace.product.batch import Batch
 from headrace.remote.client.arguments import selection_text
-from headrace.remote.client.connection import Connection
+from headrace.remote.client.connection import GRACE_S, Connection
 from headrace.remote.client.pending import PendingReply, RawReply, SlowReply
 from headrace.remote.client.waiting import AWAITING, BLOCKING, Wait, finish
 from headrace.remote.protocol.calls import ReadProducts
@@ -31,8 +31,6 @@ from headrace.units import parse_size
 
 if TYPE_CHECKING:
     from headrace.remote.client.queue import RemoteQueue
-
-_GRACE_S = 0.5  # beyond the timeout, for the reply of a site that has waited until then
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ class _PendingRead:
         """Whether there is a reply, or will be none; waits for that until the deadline, and a moment longer."""
         if self._has_come or deadline is None or not isinstance(self.pending, SlowReply):
             return True
-        return await wait.has_ended(self.pending, max(0.0, deadline - time.monotonic()) + _GRACE_S)
+        return await wait.has_ended(self.pending, max(0.0, deadline - time.monotonic()) + GRACE_S)
 
     async def take(self, wait: Wait) -> RawReply | None:
         if not self._has_come:
@@ -97,10 +95,12 @@ class RemoteFollower:
     """A read without end. It implements `AnyFollower`."""
 
     def __init__(
-        self, queue: "RemoteQueue", connection: Connection, terms: ReadTerms, start: int, timeout_s: float | None
-    ) -> None:
+        self, queue: "RemoteQueue", connection: Connection, terms: ReadTerms, start: int, timeout_s: float | None,
+        spent_s: float = 0.0,
+    ) -> None:  # fmt: skip
+        """`spent_s` is what the calls that found the start took: they count towards the first timeout."""
         self._queue = queue  # which closes the connection when it is collected
-        self._connection, self._terms, self._timeout_s = connection, terms, timeout_s
+        self._connection, self._terms, self._timeout_s, self._spent_s = connection, terms, timeout_s, spent_s
         self._number = connection.new_follower() if terms.counts else 0
         self._ahead: _PendingRead | None = None
         self._stopped = False
@@ -157,11 +157,13 @@ class RemoteFollower:
     async def _next(self, wait: Wait) -> Batch | None:
         """The next batch; None at the end of the iteration."""
         begun = time.monotonic()
-        deadline = None if self._timeout_s is None else begun + self._timeout_s
-        turn = 0
+        deadline = None if self._timeout_s is None else begun + self._timeout_s - self._spent_s
+        self._spent_s, turn = 0.0, 0
         while not self._stopped:
             read, is_new = await self._pending_read(wait, deadline)
-            if not await read.has_ended(wait, deadline):  # the next call goes on with it: the link may be slow
+            if not await read.has_ended(
+                wait, self._connection.ends_at(deadline)
+            ):  # the next call goes on with it: the link may be slow
                 raise self._connection.unreachable(begun)
             came = await self._take(wait, read)
             if came is not None and (batch := self._move(*came)) is not None:
@@ -169,11 +171,11 @@ class RemoteFollower:
                 return batch
             if self._stopped or (is_new and deadline is not None and time.monotonic() >= deadline):
                 if came is None and not self._stopped:
-                    raise self._connection.unreachable()
+                    raise self._connection.unreachable(begun)
                 break
             if came is None:
                 if not self._connection.has_patience:
-                    raise self._connection.unreachable()
+                    raise self._connection.unreachable(begun)
                 await self._connection.pause_by(wait, turn, deadline)
             turn = turn + 1 if came is None else 0
         return None
@@ -220,7 +222,8 @@ class RemoteFollower:
 
     async def _call(self, wait: Wait, wait_s: float) -> _PendingRead:
         call = self._terms.call(self.position, self._number, self._connection.page.bytes, wait_s)
-        pending = await self._connection.start_by(wait, call, wait_s=wait_s, slow=self._timeout_s is not None)
+        slow = self._timeout_s is not None or self._connection.is_silent
+        pending = await self._connection.start_by(wait, call, wait_s=wait_s, slow=slow)
         assert pending is not None  # it has no limit
         read = self._ahead = _PendingRead(self.position, wait_s, pending)
         if self._stopped:  # before there was anything to cancel
@@ -230,7 +233,7 @@ class RemoteFollower:
     async def _take(self, wait: Wait, read: _PendingRead) -> tuple[Products, bytes] | None:
         raw = await read.take(wait)
         self._ahead = None
-        came = None if raw is None and self._stopped else self._connection.read(raw, Products)
+        came = None if raw is None and self._stopped else self._connection.read(raw, Products, read.pending)
         if came is not None:
             self._connection.page.note(came[0].payload_bytes, time.monotonic() - read.begun_s)
         return came

@@ -23,7 +23,9 @@ RawReply = tuple[bytes, bytes]  # head and payload
 class PendingReply:
     """A call that was sent; its reply is taken once."""
 
-    __slots__ = ("__weakref__", "_replies", "_token")
+    __slots__ = ("__weakref__", "_replies", "_token", "due_s")
+
+    due_s: float  # when the site should have replied, by the monotonic clock; its sender sets it
 
     def __init__(self, session: zenoh.Session, key: str, head: bytes, payload: Any, timeout_s: float) -> None:
         self._token = zenoh.CancellationToken()

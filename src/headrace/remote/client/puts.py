@@ -26,14 +26,12 @@ from headrace.log.seams import Timeout
 from headrace.log.waits import Waits
 from headrace.product.put import PutFacts
 from headrace.remote.client.arguments import put_call, put_many_call, timeout_of
-from headrace.remote.client.connection import Connection, NotYet
+from headrace.remote.client.connection import GRACE_S, Connection, NotYet
 from headrace.remote.client.waiting import BLOCKING, Wait, finish
 from headrace.remote.protocol.calls import PutBatch, PutMany, PutOne
 from headrace.remote.protocol.replies import Number, PutOutcome
 
 Outcome = TypeVar("Outcome", int | Duplicate, Receipt)
-
-_GRACE_S = 0.5  # beyond the timeout, for the reply of a site that has waited until then
 
 log = logging.getLogger("headrace.queue")
 
@@ -92,7 +90,7 @@ class Puts:
         begun, put.since = put.since, put.since or connection.known_next
         call = msgspec.structs.replace(put.call, timeout_s=left_s, again=again, since=begun)
         number, put.number = connection.resume(put.number) or connection.begin(), 0
-        within_s = None if left_s is None else left_s + _GRACE_S
+        within_s = None if left_s is None else left_s + GRACE_S
         try:
             reply: Number | PutOutcome
             reply, _ = await connection.ask_by(

@@ -20,7 +20,7 @@ from headrace.log.columns import PutColumns, payload_column
 from headrace.log.seams import Timeout
 from headrace.product.put import PutFacts
 from headrace.remote.client.arguments import timeout_of
-from headrace.remote.client.connection import Connection, Detached
+from headrace.remote.client.connection import Connection, Detached, within_s
 from headrace.remote.client.puts import Outcome, Put, Puts, many_put, one_put
 from headrace.remote.client.waiting import AWAITING, BLOCKING, Wait, finish
 from headrace.remote.protocol.channel_calls import CloseSupplier, OpenSupplier
@@ -117,32 +117,43 @@ class RemoteSupplier:
         """Put as this supplier; if the site no longer knows it, as a new one."""
         if self._closed:
             raise ChannelError("this supplier is closed", "get another one: channel.supplier()")
-        seconds, begun_s = timeout_of(timeout), time.monotonic()
+        seconds, begun = timeout_of(timeout), time.monotonic()
+        until = None if seconds is None else begun + seconds
         while True:
             number = self._number
             put.call = msgspec.structs.replace(put.call, supplier=number)
-            left_s = None if seconds is None else max(0.0, begun_s + seconds - time.monotonic())
+            left_s = None if until is None else max(0.0, until - time.monotonic())
             try:
                 return await self._puts.put_by(wait, put, left_s)
             except SiteUnreachableError as error:
                 error.retry = partial(self._repeat, put)
                 raise
             except Detached:
-                await self._take_again(wait, number, left_s)
+                pass
+            try:
+                await self._take_again(wait, number, until)
+            except SiteUnreachableError as error:  # nothing was stored
+                error.retry = partial(self._repeat, put)
+                raise
 
-    async def _take_again(self, wait: Wait, number: int, within_s: float | None) -> None:
+    async def _take_again(self, wait: Wait, number: int, until: float | None) -> None:
         """Take a new slot in place of that `number`, unless another thread or task has."""
         if wait.is_async:  # tasks must not wait for a lock of threads; a slot too many goes back
-            opened = await self._take(wait, within_s)
+            opened = await self._take(wait, until)
             if self._number == number:
                 self._number = opened.supplier
             else:
                 self._connection.send(CloseSupplier(opened.supplier))
             return
-        with self._taking:
+        begun, left_s = time.monotonic(), within_s(until)
+        if not self._taking.acquire(timeout=-1 if left_s is None else left_s):
+            raise self._connection.unreachable(begun)
+        try:
             if self._number == number:
-                self._number = finish(self._take(BLOCKING, within_s)).supplier
+                self._number = finish(self._take(BLOCKING, until)).supplier
+        finally:
+            self._taking.release()
 
-    async def _take(self, wait: Wait, within_s: float | None = None) -> Supplying:
+    async def _take(self, wait: Wait, until: float | None = None) -> Supplying:
         call = OpenSupplier(self.channel_name, self._keep_s)
-        return (await self._connection.once_by(wait, call, Supplying, within_s=within_s))[0]
+        return (await self._connection.once_by(wait, call, Supplying, within_s=within_s(until)))[0]
