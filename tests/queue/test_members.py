@@ -71,11 +71,31 @@ def test_a_difference_leaves_everybody_else_as_they_are() -> None:
     ]
 
 
-def test_the_end_of_any_run_of_a_site_is_the_end_of_the_site_if_there_is_no_other() -> None:
+def test_the_end_of_a_run_that_nobody_has_seen_is_not_told() -> None:
     view = View()
     view.see(Look([site("a", "1")]))
-    ended = Look([], [End("site", "a", "2", "stopped")], is_whole=False)  # nobody here has seen run 2
-    assert told(view, ended) == ["site:a left (lost)"]
+    ends = [End("site", "a", "1", "lost"), End("site", "a", "2", "stopped")]
+    assert told(view, Look([], ends[1:], is_whole=False)) == []
+    assert told(view, Look([], ends, is_whole=False)) == ["site:a left (lost)"]
+
+
+def test_two_sites_of_one_name_are_told_apart_and_neither_was_restarted() -> None:
+    view = View()
+    assert told(view, Look([site("a", "1")])) == ["site:a joined (present)"]
+    (joined,) = view.see(Look([site("a", "2")], is_whole=False))
+    assert (str(joined), joined.member.instance) == ("site:a joined (duplicate)", "2")
+    assert told(view, Look([site("a", "1"), site("a", "2", "wx")])) == ["site:a changed (feeds)"]
+    assert told(view, Look([site("a", "3"), site("a", "2", "wx")])) == [
+        "site:a left (lost)",
+        "site:a joined (duplicate)",
+    ]
+    assert told(view, Look([], otherwise="unreachable")) == ["site:a left (unreachable)"] * 2
+    assert told(view, Look([site("a", "3"), site("a", "2", "wx")])) == [
+        "site:a joined (returned)",
+        "site:a joined (duplicate)",
+    ]
+    assert told(view, Look([], [End("site", "a", "3", "stopped")], is_whole=False)) == ["site:a left (stopped)"]
+    assert told(view, Look([site("a", "4")])) == ["site:a changed (restarted)"]
 
 
 def test_whatever_was_missed_the_view_ends_with_the_true_state() -> None:
@@ -90,6 +110,8 @@ def test_whatever_was_missed_the_view_ends_with_the_true_state() -> None:
                 here[name] = site(name, str(chance.randrange(3)), *chance.sample(["x", "y"], chance.randrange(3)))
         known = set(view.here)
         for event in view.see(Look(here.values())):
+            if event.reason == "restarted":
+                known = {key for key in known if key[1] != event.name}
             (known.discard if event.kind == "left" else known.add)(event.member.key)
         assert {member.name: member for member in view.here.values()} == here
         assert known == set(view.here)  # the events tell it as well

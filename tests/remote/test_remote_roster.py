@@ -59,13 +59,13 @@ class Tokens:
     """Tokens of site b, at moments that the test chooses."""
 
     def __init__(self) -> None:
-        self.seen, self.now = SitesSeen("a"), 100.0
+        self.seen, self.now = SitesSeen("ffff"), 100.0
 
     def see(self, session: str, state: str = "", *, there: bool = True, name: str = "b") -> None:
         key = site_state_key(name, session, state) if state else site_key(name, session)
         self.seen.see(key, there, self.now)
 
-    def present(self, after_s: float = 0.0) -> dict[str, tuple[str, str]]:
+    def present(self, after_s: float = 0.0) -> dict[tuple[str, str], str]:
         self.now += after_s
         return self.seen.present(self.now)
 
@@ -75,19 +75,19 @@ def test_a_site_is_present_with_its_session_and_its_digest() -> None:
     tokens.see("1", "d1")
     assert tokens.present() == {}  # the site itself was not seen yet
     tokens.see("1")
-    assert tokens.present() == {"b": ("1", "d1")}
+    assert tokens.present() == {("b", "1"): "d1"}
     tokens.see("1", "d2")
     tokens.see("1", "d1", there=False)
-    assert tokens.present() == {"b": ("1", "d2")}
+    assert tokens.present() == {("b", "1"): "d2"}
 
 
 def test_a_token_that_is_declared_again_at_once_was_never_away() -> None:
     tokens = Tokens()
     tokens.see("1")
     tokens.see("1", there=False)
-    assert tokens.present(SETTLE_S / 2) == {"b": ("1", "")}
+    assert tokens.present(SETTLE_S / 2) == {("b", "1"): ""}
     tokens.see("1")
-    assert tokens.present(9 * SETTLE_S) == {"b": ("1", "")}
+    assert tokens.present(9 * SETTLE_S) == {("b", "1"): ""}
 
 
 @pytest.mark.parametrize("is_late", [False, True])
@@ -110,16 +110,30 @@ def test_a_site_that_does_not_return_was_lost() -> None:
     assert tokens.seen.due_s(tokens.now) is None
 
 
-def test_a_restarted_site_is_the_new_one_while_the_old_link_has_not_ended() -> None:
+def test_a_site_that_was_restarted_replaces_its_earlier_run_at_once() -> None:
+    tokens = Tokens()
+    tokens.see("9")
+    tokens.see("9", there=False)
+    tokens.see("1")
+    assert tokens.present() == {("b", "1"): ""}
+    assert tokens.present(SETTLE_S) == {("b", "1"): ""}
+
+
+def test_two_sites_of_one_name_are_both_present_until_one_is_gone() -> None:
     tokens = Tokens()
     tokens.see("9")
     tokens.see("1")
-    assert tokens.present() == {"b": ("1", "")}
+    assert set(tokens.present()) == {("b", "9"), ("b", "1")}
     tokens.see("9", there=False)
-    assert tokens.present(SETTLE_S) == {"b": ("1", "")}
-    tokens.see("2")
-    tokens.see("2", there=False)  # this one died again, before the old one was noticed
-    assert tokens.present() == {"b": ("1", "")}
+    assert set(tokens.present(SETTLE_S / 2)) == {("b", "9"), ("b", "1")}  # it may be declared again
+    assert set(tokens.present(SETTLE_S)) == {("b", "1")}
+
+
+def test_a_site_sees_another_one_of_its_own_name() -> None:
+    tokens = Tokens()
+    tokens.see("ffff", name="a")  # its own session
+    tokens.see("9", name="a")
+    assert set(tokens.present()) == {("a", "9")}
 
 
 def test_a_site_that_stops_is_not_followed_by_its_dead_predecessor() -> None:
@@ -139,8 +153,8 @@ def test_after_a_new_subscription_sites_have_some_time_to_be_seen_again() -> Non
     tokens.see("1", name="c")
     tokens.seen.doubt(tokens.now)
     tokens.see("1")
-    assert set(tokens.present(DOUBT_S / 2)) == {"b", "c"}
-    assert set(tokens.present(DOUBT_S)) == {"b"}
+    assert set(tokens.present(DOUBT_S / 2)) == {("b", "1"), ("c", "1")}
+    assert set(tokens.present(DOUBT_S)) == {("b", "1")}
 
 
 @pytest.mark.parametrize(
@@ -149,14 +163,14 @@ def test_after_a_new_subscription_sites_have_some_time_to_be_seen_again() -> Non
      "headrace/site/b/xyz", "headrace/site/b/1/2/3", "headrace/site/b", f"headrace/site/b/{'1' * 33}"],
 )  # fmt: skip
 def test_tokens_that_no_site_declares_are_refused(key: str) -> None:
-    seen = SitesSeen("a")
+    seen = SitesSeen("ffff")
     seen.see(key, True, 0.0)
     assert (seen.present(0.0), seen.refused) == ({}, 1)
 
 
 def test_a_site_is_not_told_about_itself_and_nobody_can_fill_its_memory() -> None:
     tokens = Tokens()
-    tokens.see("2", name="a")
+    tokens.see("ffff", name="a")
     for number in range(SESSIONS_MAX + 10):
         tokens.see(f"{number:x}", "d1", name="liar")  # and never the token of a site
     assert tokens.present() == {}
@@ -164,7 +178,7 @@ def test_a_site_is_not_told_about_itself_and_nobody_can_fill_its_memory() -> Non
     for number in range(20):
         tokens.see(f"{number:x}", "d1", there=False, name="liar")
     tokens.see("1")
-    assert set(tokens.present()) == {"b"}
+    assert set(tokens.present()) == {("b", "1")}
 
 
 def test_a_member_has_the_largest_feeds_and_no_invalid_ones() -> None:

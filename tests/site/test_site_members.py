@@ -125,14 +125,15 @@ def test_after_any_number_of_kills_and_restarts_a_watcher_knows_who_is_there(pai
 
 def digest_of_b(fabric: Fabric) -> str:
     """The digest of the feeds of site b, as site a sees it."""
-    return fabric.sites["a"]._remote._membership._seen.present(time.monotonic()).get("b", ("", ""))[1]
+    present = fabric.sites["a"]._remote._membership._seen.present(time.monotonic())
+    return next((digest for (name, _), digest in present.items() if name == "b"), "")
 
 
 def test_the_feeds_of_other_sites_are_queried_only_while_somebody_watches(
     fabric: Fabric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask, asked = OtherOffers._ask, list[str]()
-    monkeypatch.setattr(OtherOffers, "_ask", lambda self, site, state: (asked.append(site), ask(self, site, state)))
+    monkeypatch.setattr(OtherOffers, "_ask", lambda self, run, digest: (asked.append(run[0]), ask(self, run, digest)))
     fabric.add("a")
     there = fabric.add("b", near=("a",))
     until(lambda: digest_of_b(fabric), "a sees b")
@@ -160,3 +161,20 @@ def test_a_token_without_a_site_behind_it_is_a_site_without_feeds(fabric: Fabric
             token.undeclare()  # type: ignore[no-untyped-call]
         assert str(next(stream)) == "site:ghost left (lost)"
         assert [member.name for member in stream.here] == ["a"]
+
+
+def test_a_second_site_of_a_name_joins_and_leaves_and_nothing_was_restarted(fabric: Fabric) -> None:
+    """Each with its own feeds, although both reply to a query for their name."""
+    fabric.add("a")
+    fabric.add("b", near=("a",)).put(b"1", feed="wx/text")
+    session = fabric.sessions["a"]
+    with headrace.connect(fabric._endpoints["a"]) as queue:
+        stream = queue.members("site", timeout=LIMIT_S)
+        first = next(event for event in stream if event.feeds == ("wx/text",))
+        token = session.liveliness().declare_token(site_key("b", "abc"))
+        second = next(stream)
+        assert (str(second), second.member.instance, second.feeds) == ("site:b joined (duplicate)", "abc", ())
+        token.undeclare()  # type: ignore[no-untyped-call]
+        gone = next(stream)
+        assert (str(gone), gone.member.instance) == ("site:b left (lost)", "abc")
+        assert first.member in stream.here

@@ -55,6 +55,8 @@ def event_text(event: "MemberEvent") -> str:
     """An event for people: time, what happened, to whom, why, and the feeds."""
     member = event.member
     who = f"{member.role} {member.name or 'without a name'}"
+    if event.reason == "duplicate":
+        who += f", session {member.instance}"
     if member.role != "site":
         by = (
             f" of {member.user}"

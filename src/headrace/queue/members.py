@@ -6,15 +6,16 @@
     consumer    a consumer of a station                      by the name of the station
 
 A View compares states, and never reads a list of events. So an observer that was slow, or away, misses no difference:
-a member that came and went meanwhile is left out, and everything else is as it is now. A site keeps its identity over a
-restart, with another `instance`; every other member exists once.
+a member that came and went meanwhile is left out, and everything else is as it is now. Every run of a site is a member
+of its own. A run that appears when the one before has left is that site, restarted; one that appears beside another is
+a duplicate: two sites have one name.
 
 Not here: who looks (member_stream.py), and what a site knows of other sites (remote/server/membership.py).
 """
 
 import time
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, NamedTuple, get_args
 
@@ -23,8 +24,8 @@ import msgspec
 from headrace.errors import OptionError
 
 Role = Literal["site", "client", "supplier", "consumer"]
-Reason = Literal["present", "new", "returned", "restarted", "feeds", "stopped", "lost", "unreachable"]
-Key = tuple[str, str, str]  # role, name, instance; a site has no instance here
+Reason = Literal["present", "new", "returned", "restarted", "duplicate", "feeds", "stopped", "lost", "unreachable"]
+Key = tuple[str, str, str]  # role, name, instance
 ROLES: tuple[Role, ...] = get_args(Role)
 FEEDS_MAX = 100  # of one member
 ANY = "*"
@@ -32,10 +33,6 @@ _AWAY_MAX = 4096  # members that have left and are remembered, to recognise thei
 
 _Text = Annotated[str, msgspec.Meta(max_length=1024)]
 _Feeds = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=4096)], ...], msgspec.Meta(max_length=FEEDS_MAX)]
-
-
-def key_of(role: Role, name: str, instance: str) -> Key:
-    return role, name, "" if role == "site" else instance
 
 
 class Member(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -51,7 +48,7 @@ class Member(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def key(self) -> Key:
-        return key_of(self.role, self.name, self.instance)
+        return self.role, self.name, self.instance
 
     def __str__(self) -> str:
         return f"{self.role}:{self.name}"
@@ -95,7 +92,7 @@ class End(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> Key:
-        return key_of(self.role, self.name, self.instance)
+        return self.role, self.name, self.instance
 
 
 class Wanted(NamedTuple):
@@ -139,47 +136,55 @@ class View:
     """The members that an observer knows. `see` turns a look into events."""
 
     here: dict[Key, Member] = field(default_factory=dict)
-    _away: OrderedDict[Key, str] = field(default_factory=OrderedDict)  # the instance that left
+    _away: OrderedDict[Key, None] = field(default_factory=OrderedDict)  # those that left, the last one at the end
+    _runs: Counter[str] = field(default_factory=Counter)  # sites that are here, by their names
     _is_new: bool = True
 
     def see(self, look: Look) -> list[MemberEvent]:
         """The differences to the last look: members that left, then those that joined or changed."""
         now_ns = time.time_ns()
         came = {member.key: member for member in look.members}
-        ended: dict[Key, Reason] = {(end.role, end.name, end.instance): end.reason for end in look.ends}
-        gone = {end.key for end in look.ends}
-        events = [
-            MemberEvent("left", self._why(member, ended, look.otherwise), member, now_ns)
-            for key, member in list(self.here.items())
-            if key not in came and (look.is_whole or key in gone)
-        ]
-        for event in events:
-            self._forget(event.member)
-        came_in = [self._take(member, now_ns) for member in came.values()]
+        ended: dict[Key, Reason] = {end.key: end.reason for end in look.ends}
+        left = {key: member for key, member in self.here.items() if key not in came and (look.is_whole or key in ended)}
+        for key in left:
+            self._forget(key)
+        before = {member.name: key for key, member in left.items() if member.role == "site"}
+        came_in = [self._take(member, now_ns, before, left) for member in came.values()]
         self._is_new = False
-        return events + [event for event in came_in if event is not None]
+        gone = [MemberEvent("left", ended.get(key, look.otherwise), member, now_ns) for key, member in left.items()]
+        return gone + [event for event in came_in if event is not None]
 
-    def _why(self, member: Member, ended: Mapping[Key, Reason], otherwise: Reason) -> Reason:
-        return ended.get((member.role, member.name, member.instance), otherwise)
-
-    def _forget(self, member: Member) -> None:
-        del self.here[member.key]
-        self._away[member.key] = member.instance
-        self._away.move_to_end(member.key)
+    def _forget(self, key: Key) -> None:
+        del self.here[key]
+        if key[0] == "site":
+            self._runs[key[1]] -= 1
+        self._away[key] = None
+        self._away.move_to_end(key)
         if len(self._away) > _AWAY_MAX:
             self._away.popitem(last=False)
 
-    def _take(self, member: Member, now_ns: int) -> MemberEvent | None:
-        before = self.here.get(member.key)
+    def _take(self, member: Member, now_ns: int, before: dict[str, Key], left: dict[Key, Member]) -> MemberEvent | None:
+        """Take a member over. A site whose run `before` left in the same look was restarted, and has not left."""
+        known = self.here.get(member.key)
         self.here[member.key] = member
-        if before is None:
-            return MemberEvent("joined", self._how(member), member, now_ns)
-        if before.instance != member.instance:
-            return MemberEvent("changed", "restarted", member, now_ns)
-        return MemberEvent("changed", "feeds", member, now_ns) if before != member else None
+        if known is not None:
+            return MemberEvent("changed", "feeds", member, now_ns) if known != member else None
+        if member.role == "site":
+            self._runs[member.name] += 1
+            if self._runs[member.name] > 1:
+                return MemberEvent("joined", "duplicate", member, now_ns)
+            if (key := before.pop(member.name, None)) is not None:
+                del left[key]
+                return MemberEvent("changed", "restarted", member, now_ns)
+        return MemberEvent("joined", self._how(member), member, now_ns)
 
     def _how(self, member: Member) -> Reason:
         if self._is_new:
             return "present"
-        instance = self._away.pop(member.key, None)
-        return "new" if instance is None else "returned" if instance == member.instance else "restarted"
+        if member.key in self._away:
+            del self._away[member.key]
+            return "returned"
+        earlier = [key for key in self._away if member.role == key[0] == "site" and key[1] == member.name]
+        for key in earlier:
+            del self._away[key]
+        return "restarted" if earlier else "new"

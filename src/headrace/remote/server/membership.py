@@ -53,7 +53,7 @@ class Membership:
         """`hand_over` executes something with a call in another thread, or at once if there is none any more."""
         self._site, self._clients, self._hand_over = site, clients, hand_over
         self._programs = Programs(queue.path, stations_of(queue), site)
-        self._seen, self._roster = SitesSeen(site), Roster()
+        self._seen, self._roster = SitesSeen(str(session.zid())), Roster()
         self._wake = threading.Event()
         self._own = OwnOffer(session, declarations, queue, site)
         self._others = OtherOffers(session, principal, self._wake.set)
@@ -174,8 +174,8 @@ class Membership:
         present = self._seen.present(now)
         own = [] if self._is_leaving else [Member("site", self._site, self._site, self._own.zid, self._own.feeds)]
         return own + [
-            Member("site", name, name, present[name][0], feeds)
-            for name, feeds in self._others.feeds_of(present, now, is_watched).items()
+            Member("site", name, name, zid, feeds)
+            for (name, zid), feeds in self._others.feeds_of(present, now, is_watched).items()
         ]
 
     def _look_at_programs(self) -> list[Member]:
@@ -189,7 +189,7 @@ class Membership:
 
     def _end_of(self, member: Member) -> End:
         if member.role == "site":
-            is_own = member.name == self._site
+            is_own = member.instance == self._own.zid
             stopped = End("site", member.name, member.instance, "stopped")
             return stopped if is_own else self._seen.end_of(member.name, member.instance)
         if member.role == "client":

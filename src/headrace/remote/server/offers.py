@@ -32,7 +32,7 @@ _AT_ONCE = 32  # queries in one turn
 _DESCRIPTION_BYTES_MAX = 4 << 20
 
 log = logging.getLogger("headrace.remote.server")
-Sites = Mapping[str, tuple[str, str]]  # session and digest, by name
+Run = tuple[str, str]  # name and session
 
 
 class OwnOffer:
@@ -75,7 +75,7 @@ class OwnOffer:
 class _Offer:
     """What is known of one state of another site."""
 
-    state: tuple[str, str]
+    digest: str
     is_hidden: bool  # the site has just appeared
     since: float = 0.0  # when the site was first asked; 0: not yet
     ask_at: float = 0.0  # when to ask, again
@@ -93,35 +93,39 @@ class OtherOffers:
 
     def __init__(self, session: zenoh.Session, principal: str | None, wake: Callable[[], None]) -> None:
         self._session, self._principal, self._wake = session, principal, wake
-        self._offers: dict[str, _Offer] = {}
-        self._came: deque[tuple[str, tuple[str, str], bytes]] = deque()  # at most one for each query
+        self._offers: dict[Run, _Offer] = {}
+        self._came: deque[tuple[Run, str, bytes]] = deque()  # at most one for each query
 
-    def feeds_of(self, sites: Sites, now: float, is_watched: bool) -> dict[str, tuple[str, ...]]:
+    def feeds_of(self, sites: Mapping[Run, str], now: float, is_watched: bool) -> dict[Run, tuple[str, ...]]:
         """The feeds of these sites, as far as they are known. While anybody watches, those that are not are queried.
 
         A site that appears then is left out until its feeds are known, for a second at most.
         """
         self._take_replies()
-        self._offers = {name: self._offer(name, state, is_watched) for name, state in sites.items()}
+        left = {run[0]: offer for run, offer in self._offers.items() if run not in sites}
+        self._offers = {
+            run: self._offer(digest, self._offers.get(run) or left.get(run[0]), is_watched)
+            for run, digest in sites.items()
+        }
         if is_watched:
             self._ask_all(now)
         for offer in self._offers.values():
             offer.is_hidden = offer.is_hidden and is_watched and not offer.is_settled(now)
-        return {name: offer.feeds for name, offer in self._offers.items() if not offer.is_hidden}
+        return {run: offer.feeds for run, offer in self._offers.items() if not offer.is_hidden}
 
-    def _offer(self, name: str, state: tuple[str, str], is_watched: bool) -> _Offer:
-        before = self._offers.get(name)
+    def _offer(self, digest: str, before: _Offer | None, is_watched: bool) -> _Offer:
+        """`before` is that of the same run, or of the run that it replaces."""
         if before is None:
-            return _Offer(state, is_hidden=is_watched)
-        return before if before.state == state else _Offer(state, before.is_hidden, before.since, feeds=before.feeds)
+            return _Offer(digest, is_hidden=is_watched)
+        return before if before.digest == digest else _Offer(digest, before.is_hidden, before.since, feeds=before.feeds)
 
     def _ask_all(self, now: float) -> None:
-        due = [(name, offer) for name, offer in self._offers.items() if not offer.is_told and now >= offer.ask_at]
-        for name, offer in due[:_AT_ONCE]:
+        due = [(run, offer) for run, offer in self._offers.items() if not offer.is_told and now >= offer.ask_at]
+        for run, offer in due[:_AT_ONCE]:
             offer.since = offer.since or now
             offer.ask_at = now + _AGAIN_S[min(offer.asked, len(_AGAIN_S) - 1)]
             offer.asked += 1
-            self._ask(name, offer.state)
+            self._ask(run, offer.digest)
 
     def is_settled(self, now: float) -> bool:
         """Whether all sites have replied, or had their time to."""
@@ -132,29 +136,30 @@ class OtherOffers:
         moments = [offer.ask_at for offer in self._offers.values() if not offer.is_told]
         return max(_AGAIN_S[0], min(moments) - now) if moments else None
 
-    def _ask(self, site: str, state: tuple[str, str]) -> None:
+    def _ask(self, run: Run, digest: str) -> None:
         def receive(reply: zenoh.Reply) -> None:  # on a thread of Zenoh's
-            if reply.ok is not None and len(reply.ok.payload) <= _DESCRIPTION_BYTES_MAX:
-                self._came.append((site, state, reply.ok.payload.to_bytes()))
+            is_its = reply.replier_id is None or str(reply.replier_id.zid) == run[1]  # another may have its name
+            if is_its and reply.ok is not None and len(reply.ok.payload) <= _DESCRIPTION_BYTES_MAX:
+                self._came.append((run, digest, reply.ok.payload.to_bytes()))
                 self._wake()
 
         with suppress(zenoh.ZError):  # the session is closed
             self._session.get(
-                principal_key(log_key(site), self._principal), zenoh.handlers.Callback(receive, indirect=False),
+                principal_key(log_key(run[0]), self._principal), zenoh.handlers.Callback(receive, indirect=False),
                 payload=encode(Describe()), timeout=_REPLY_S, consolidation=zenoh.ConsolidationMode.NONE,
                 congestion_control=zenoh.CongestionControl.DROP,  # it is sent again: a full link must not hold us up
             )  # fmt: skip
 
     def _take_replies(self) -> None:
         while self._came:
-            site, state, payload = self._came.popleft()
-            offer = self._offers.get(site)
-            if offer is None or offer.state != state:
+            run, digest, payload = self._came.popleft()
+            offer = self._offers.get(run)
+            if offer is None or offer.digest != digest:
                 continue
             try:
-                told: Description = decode_reply(payload, Description, site)
+                told: Description = decode_reply(payload, Description, run[0])
             except FabricMessageError as error:
-                log.warning("the feeds of site %s are unknown: %s", site, error)
+                log.warning("the feeds of site %s are unknown: %s", run[0], error)
                 continue
             offer.is_told = True
             offer.feeds = largest_feeds((each.products, each.feed) for each in told.feeds if each.put_here)

@@ -7,8 +7,9 @@
 A site declares `leaving` before it withdraws its token; a site that dies does not. A token that disappears otherwise
 may return at once, because all tokens are declared again when a router joins (link/declarations.py): only after
 `SETTLE_S` the site is lost. Any client can declare any token, if there are no access rules, so names and their number
-are checked. A site may have several sessions for a while, because its old link has not timed out yet: the newest one
-counts.
+are checked. Several sessions of one name are several sites, as far as anybody can know: two were given one name, or a
+site was restarted and its old link has not timed out yet. Only a session that appears after the token of another has
+disappeared is known to be its successor.
 """
 
 import re
@@ -29,21 +30,20 @@ _ID = re.compile("[0-9a-f]{1,32}")
 class _Session:
     """One token; `gone_at` is when it counts as gone, None while it is there."""
 
-    order: int
     is_known: bool = False  # its token was seen, not only what belongs to it
     gone_at: float | None = None
     is_leaving: bool = False
+    is_replaced: bool = False  # its token had disappeared when a successor came
     digest: str = ""
 
 
 class SitesSeen:
-    """Tokens arrive on Zenoh's threads; one thread reads. `own` is the site that looks, which is left out."""
+    """Tokens arrive on Zenoh's threads; one thread reads. `own` is the session that looks, which is left out."""
 
     def __init__(self, own: str) -> None:
         self._own = own
         self._sessions: dict[tuple[str, str], _Session] = {}  # by site and session
         self._ends: dict[tuple[str, str], End] = {}
-        self._count = 0
         self._lock = threading.Lock()
         self.refused = 0  # tokens that are invalid, or too many
 
@@ -53,14 +53,17 @@ class SitesSeen:
         if len(levels) not in (4, 5) or not is_origin(levels[2]) or not _ID.fullmatch(levels[3]):
             self.refused += 1
             return
-        if levels[2] == self._own:
+        if levels[3] == self._own:
             return
         with self._lock:
             session = self._find(levels[2], levels[3], is_there)
             if session is None:
                 return
             if len(levels) == 4:
+                if is_there and not session.is_known:
+                    self._replace(levels[2])
                 session.is_known = session.is_known or is_there
+                session.is_replaced = session.is_replaced and not is_there
                 session.gone_at = None if is_there else now if session.is_leaving else now + SETTLE_S
             elif levels[4] == LEAVING:
                 session.is_leaving = session.is_leaving or is_there
@@ -76,9 +79,13 @@ class SitesSeen:
             if len(self._sessions) >= SESSIONS_MAX:
                 self.refused += 1
                 return None
-            self._count += 1
-            found = self._sessions[site, session] = _Session(self._count)
+            found = self._sessions[site, session] = _Session()
         return found
+
+    def _replace(self, site: str) -> None:
+        """A session has come: those of the same site that are disappearing have a successor."""
+        for (name, _), session in self._sessions.items():
+            session.is_replaced = session.is_replaced or (name == site and session.gone_at is not None)
 
     def doubt(self, now: float) -> None:
         """After a new subscription: who is not seen again is gone."""
@@ -86,24 +93,14 @@ class SitesSeen:
             for session in self._sessions.values():
                 session.gone_at = session.gone_at or now + DOUBT_S
 
-    def present(self, now: float) -> dict[str, tuple[str, str]]:
-        """Session and digest of each site that is present."""
+    def present(self, now: float) -> dict[tuple[str, str], str]:
+        """The digest of each site that is present, by name and session."""
         with self._lock:
             self._settle(now)
-            newest = sorted(
-                (session.gone_at is None, session.order, name, zid, session.digest)
-                for (name, zid), session in self._sessions.items()
-                if session.is_known
-            )
-            return {name: (zid, digest) for _, _, name, zid, digest in newest}
+            return {key: each.digest for key, each in self._sessions.items() if each.is_known and not each.is_replaced}
 
     def _settle(self, now: float) -> None:
         over = [key for key, each in self._sessions.items() if each.gone_at is not None and each.gone_at <= now]
-        ended = {name for name, _ in over}
-        over += [
-            key for key, each in self._sessions.items()
-            if key[0] in ended and key not in over and each.gone_at is not None
-        ]  # fmt: skip
         for name, zid in over:
             session = self._sessions.pop((name, zid))
             self._ends[name, zid] = End("site", name, zid, "stopped" if session.is_leaving else "lost")
