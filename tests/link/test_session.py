@@ -8,8 +8,9 @@ import pytest
 import zenoh
 
 from headrace.errors import FabricError, OptionError
+from headrace.link.presence import close_in_turn
 from headrace.link.scouting import usable
-from headrace.link.session import SessionTerms, close_in_turn, locators, may_share_memory, open_session
+from headrace.link.session import SessionTerms, locators, may_share_memory, open_session
 from headrace.link.settings import settings_of
 from support.fleet import free_port
 from support.links import Listener, Open, make_certs, tls
@@ -270,7 +271,7 @@ def test_a_client_with_certificates_uses_only_answers_that_can_prove_who_they_ar
 
 def test_of_two_sites_that_stop_together_one_waits_for_the_other(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """A router that closes while it handles the end of a link may panic."""
-    monkeypatch.setattr("headrace.link.session._TURN_S", 60.0)
+    monkeypatch.setattr("headrace.link.presence._TURN_S", 60.0)
     endpoint = f"tcp/127.0.0.1:{free_port()}"
     both = [opened("router", listen=(endpoint,)), opened("router", connect=(endpoint,))]
     until(lambda: all(list(session.info.routers_zid()) for session in both), "they are linked")

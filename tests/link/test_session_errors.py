@@ -1,7 +1,9 @@
 """Sessions that fail to open: errors name the endpoint or the file, the cause and the remedy."""
 
 import socket
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,22 @@ def test_a_client_with_credentials_reports_silence_as_silence_and_not_as_a_refus
         error = refusal("client", connect=(endpoint,), user=UserTerms("ada", "secret"), timeout_s=0.5)
     assert isinstance(error, SiteUnreachableError)
     assert "did not answer" in error.problem
+
+
+def test_a_tunnel_without_a_site_is_not_a_refusal_of_credentials() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as tunnel:
+
+        def close_all() -> None:
+            with suppress(OSError):
+                while True:
+                    tunnel.accept()[0].close()
+
+        threading.Thread(target=close_all, daemon=True).start()
+        endpoint = f"tcp/127.0.0.1:{tunnel.getsockname()[1]}"
+        error = refusal("client", connect=(endpoint,), user=UserTerms("ada", "secret"), timeout_s=1)
+        tunnel.shutdown(socket.SHUT_RDWR)
+    assert isinstance(error, SiteUnreachableError)
+    assert "it accepted the connection and closed it" in error.problem
 
 
 def test_a_client_that_is_refused_at_once_need_not_wait_for_its_timeout() -> None:
@@ -254,9 +272,14 @@ def test_users_connect_by_name_and_password_only(opened: Open, tmp_path: Path) -
     opened("client", connect=where, user=UserTerms("alice", "secret"))
     opened("client", connect=where, user=UserTerms("bob", "with blanks : and colons"))
     assert len(site.info.links()) == 2
-    assert "it refused the connection" in refusal("client", connect=where).problem
-    assert "it refused user alice" in refusal("client", connect=where, user=UserTerms("alice", "secre")).problem
-    assert "it refused user carol" in refusal("client", connect=where, user=UserTerms("carol", "secret")).problem
+    for user, told in (
+        (None, "it refused the connection"),
+        (UserTerms("alice", "secre"), "it refused user alice"),
+        (UserTerms("carol", "secret"), "it refused user carol"),
+    ):
+        error = refusal("client", connect=where, user=user, timeout_s=3600)  # it does not wait: that is final
+        assert told in error.problem
+        assert not isinstance(error, SiteUnreachableError)
     assert len(site.info.links()) == 2
 
 

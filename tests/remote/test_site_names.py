@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -16,10 +17,12 @@ import zenoh
 import headrace
 from headrace import Queue
 from headrace.errors import FabricError, OptionError, SiteUnreachableError
-from headrace.link.credentials import UserTerms
+from headrace.link.access import Rule
+from headrace.link.credentials import TlsTerms, UserTerms
 from headrace.link.keys import site_key
 from headrace.link.known import known_candidates
-from headrace.link.session import SessionTerms, locators, open_session, site_tokens, sites_present
+from headrace.link.presence import site_tokens, sites_present
+from headrace.link.session import SessionTerms, locators, open_session
 from headrace.pipeline.source.open_queues import QueueAddress, open_queue
 from headrace.queue import AnyQueue
 from headrace.site.config import LISTEN
@@ -188,10 +191,16 @@ def test_a_program_with_certificates_finds_a_site_that_has_one_and_no_other(
 def test_a_candidate_that_does_not_answer_holds_up_no_other(pair: Fabric, known: Known) -> None:
     wire = Wire(endpoint_of(pair, "a"))
     wire.freeze()
+    known.setattr("headrace.remote.client.look.ATTEMPT_S", 3600.0)
     know(known, wire.endpoint, endpoint_of(pair, "a"))
     with headrace.connect("site:b", patience="10min") as queue:
         assert reaches(queue, pair.queues["b"])
+    until(lambda: not searching(), "nothing is left that the end of the program would wait for")
     wire.close()
+
+
+def searching() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("headrace-find-")]
 
 
 def test_a_site_is_found_among_fifty_behind_one_router(pair: Fabric, known: Known) -> None:
@@ -219,8 +228,8 @@ def test_a_site_that_is_not_found_is_an_error_that_says_where_was_looked_and_wha
 
 
 def test_a_search_ends_soon_if_nothing_is_reachable(known: Known) -> None:
-    with pytest.raises(SiteUnreachableError, match="looked at nothing: no endpoint is known, and multicast is off"):
-        headrace.connect("site:a")
+    with pytest.raises(OptionError, match=r"no endpoint is known, and multicast is off; set HEADRACE_SITES="):
+        headrace.connect("site:a", patience="1h")
     know(known, f"tcp/127.0.0.1:{free_port()}")
     with pytest.raises(SiteUnreachableError, match="connection refused"):
         headrace.connect("site:a")
@@ -231,18 +240,66 @@ def test_a_search_ends_soon_if_nothing_is_reachable(known: Known) -> None:
         headrace.connect("site:a")
 
 
-def test_wrong_credentials_are_not_a_site_that_is_unreachable(known: Known, tmp_path: Path) -> None:
-    for limit in ("_ATTEMPT_S", "_DENIED_S"):
-        known.setattr(f"headrace.remote.client.search.{limit}", 0.5)
+def test_wrong_credentials_are_reported_by_name_as_by_endpoint_and_at_once(known: Known, tmp_path: Path) -> None:
     (tmp_path / "users").write_text("ada:secret\n")
     endpoint = f"tcp/127.0.0.1:{free_port()}"
     know(known, endpoint)
     with open_session(SessionTerms("router", listen=(endpoint,), users_file=tmp_path / "users")):
-        with pytest.raises(FabricError, match="it refused user ada") as raised:
-            headrace.connect("site:a", user=UserTerms("ada", "wrong"), patience="1h")
-        assert not isinstance(raised.value, SiteUnreachableError)
+        for user in (UserTerms("ada", "wrong"), None):
+            by_name, by_endpoint = (failure_of(where, user=user) for where in ("site:a", endpoint))
+            assert type(by_name) is type(by_endpoint) is FabricError
+            assert by_endpoint.problem.removeprefix(f"cannot connect to {endpoint}: ") in by_name.problem
+            assert by_name.hint == by_endpoint.hint
     with pytest.raises(SiteUnreachableError, match="connection refused"):
         headrace.connect(endpoint, user=UserTerms("ada", "secret"))
+
+
+def failure_of(where: str, **options: Any) -> FabricError | OptionError:
+    with pytest.raises((FabricError, OptionError)) as raised:
+        headrace.connect(where, patience="1h", **options)
+    return raised.value
+
+
+def test_invalid_certificates_are_reported_by_name_as_by_endpoint_and_at_once(known: Known, tmp_path: Path) -> None:
+    ours, others = make_certs(tmp_path / "ours", "ada"), make_certs(tmp_path / "others", "ada")
+    endpoint = f"tls/127.0.0.1:{free_port()}"
+    know(known, endpoint)
+    foreign = TlsTerms(others / "authority.crt", ours / "ada.crt", ours / "ada.key")
+    for terms in (None, foreign, TlsTerms(tmp_path / "missing.crt")):
+        by_name, by_endpoint = (failure_of(where, tls=terms) for where in ("site:a", endpoint))
+        assert type(by_name) is type(by_endpoint)
+        assert by_endpoint.problem in by_name.problem
+        assert by_name.hint == by_endpoint.hint
+
+
+def test_a_place_with_invalid_credentials_holds_up_no_other(pair: Fabric, known: Known) -> None:
+    know(known, "tls/127.0.0.1:1", endpoint_of(pair, "a"))
+    with headrace.connect("site:b", patience="10min") as queue:
+        assert reaches(queue, pair.queues["b"])
+
+
+def test_a_user_without_an_access_rule_is_told_so(known: Known, tmp_path: Path) -> None:
+    (tmp_path / "users").write_text("ada:secret\nbob:secret\n")
+    endpoint = f"tcp/127.0.0.1:{free_port()}"
+    know(known, endpoint)
+    terms = SessionTerms("router", listen=(endpoint,), users_file=tmp_path / "users", rules=(Rule(("ada",), ("x",)),))
+    with open_session(terms):
+        is_told("site:a", "no site is visible to bob", "bob needs a rule", user=UserTerms("bob", "secret"))
+
+
+def test_a_name_that_is_nearly_that_of_a_site_is_corrected(pair: Fabric, known: Known) -> None:
+    know(known, endpoint_of(pair, "a"))
+    with declared(endpoint_of(pair, "a"), site_key("denver", "abc")):
+        until(lambda: "abc" in sites_present(pair.sessions["a"]), "the token is seen")
+        is_told("site:denwer", r"did you mean site:denver\?")
+        is_told(f"{endpoint_of(pair, 'a')}?site=denwer", r"did you mean tcp/.*\?site=denver")
+
+
+def test_a_name_in_another_case_is_corrected_at_once(pair: Fabric, known: Known) -> None:
+    known.setattr("headrace.remote.client.find._NEAREST_S", 0.3)
+    know(known, endpoint_of(pair, "a"))
+    assert failure_of("site:B").hint == "write site:b: upper and lower case differ"
+    assert "?site=b" in failure_of(f"{endpoint_of(pair, 'a')}?site=B").hint
 
 
 def test_two_sites_of_one_name_are_an_error_that_names_both(known: Known, tmp_path: Path) -> None:

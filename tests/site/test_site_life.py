@@ -11,7 +11,8 @@ import zenoh
 from headrace import Queue, Selection
 from headrace.errors import FabricError, QueueBusyError
 from headrace.link.declarations import Declarations, Declared
-from headrace.link.session import SessionTerms, open_session, sites_present
+from headrace.link.presence import sites_present
+from headrace.link.session import SessionTerms, open_session
 from headrace.relay.receive.receiver import Request
 from headrace.site import site as sites
 from headrace.site.site import Site

@@ -172,9 +172,9 @@ def headrace() -> None:
       4    internal error: a bug in Headrace
       130  ended by Ctrl-C; 143 by SIGTERM; 141 because the reader of the output went away
 
-    QUEUE is the directory of a queue, the endpoint of a site (tcp/host:7447), or a context (`headrace context`). It may
-    be left out if HEADRACE_QUEUE is set or a context is in use; `@` stands for that default. Every command has --help,
-    --json for its output and its errors, and --verbose.
+    QUEUE is the directory of a queue, a site by its name (site:denver) or its endpoint (tcp/host:7447), or a context
+    (`headrace context`). It may be left out if HEADRACE_QUEUE is set or a context is in use; `@` stands for that
+    default. Every command has --help, --json for its output and its errors, and --verbose.
     """
 
 

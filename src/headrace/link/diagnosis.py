@@ -6,16 +6,14 @@ on the path of a product, and nothing is sent except a TLS handshake.
 """
 
 import os
-import selectors
 import socket
 import ssl
-import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.errors import FabricError, SiteUnreachableError
-from headrace.link.endpoint import UNIX, Endpoint, parse_endpoint
+from headrace.link.answer import question
+from headrace.link.endpoint import DATAGRAMS, UNIX, Endpoint, parse_endpoint
 from headrace.link.settings import plain_words
 
 if TYPE_CHECKING:
@@ -41,15 +39,18 @@ def explain_listening(endpoint: str, told: str) -> FabricError:
     return FabricError(f"cannot listen on {endpoint}: {plain_words(told)}", "try another endpoint")
 
 
-def explain_connecting(terms: "SessionTerms", is_silent: bool = False) -> FabricError:
-    """The error for a client that could not connect to any site; `is_silent`: its last attempt had no answer."""
+def explain_connecting(terms: "SessionTerms", is_silent: bool = False, is_denied: bool = False) -> FabricError:
+    """The error for a client that could not connect to any site.
+
+    `is_silent`: its last attempt had no answer. `is_denied`: it was refused again and again, and that will not change.
+    """
     if not terms.connect:
         hint = "give an endpoint to connect to, such as tcp/host:7447"
         return SiteUnreachableError(f"no site was found within {terms.timeout_s:g} s", hint)
     reasons = {text: _reason(parse_endpoint(text), terms, is_silent) for text in terms.connect[:_ENDPOINTS_MAX]}
     problem = "; ".join(f"cannot connect to {endpoint}: {reason.problem}" for endpoint, reason in reasons.items())
     has_credentials = terms.tls is not None or terms.user is not None
-    is_refused = has_credentials and all(reason.is_reachable for reason in reasons.values())
+    is_refused = (has_credentials or is_denied) and all(reason.is_reachable for reason in reasons.values())
     kind = FabricError if is_refused else SiteUnreachableError
     return kind(problem, _joined([reason.hint for reason in reasons.values()]))
 
@@ -60,7 +61,7 @@ def all_refuse(endpoints: Sequence[str]) -> bool:
 
 
 def _refuses(endpoint: Endpoint) -> bool:
-    if endpoint.protocol in ("udp", "quic"):
+    if endpoint.protocol in DATAGRAMS:
         return False  # nothing tells
     try:
         _dial(endpoint).close()
@@ -71,30 +72,23 @@ def _refuses(endpoint: Endpoint) -> bool:
     return False
 
 
-def soonest_first(endpoints: Sequence[str]) -> tuple[str, ...]:
-    """The endpoint first that accepts a connection soonest, if one does within a second; the others as they were.
+def all_speak(endpoints: Sequence[str]) -> bool:
+    """Whether at each of these endpoints something replies to the first message of Zenoh's handshake.
 
-    The endpoints of a site are all addresses of its machine, also those that lead nowhere from here.
+    A tunnel or proxy whose site is down accepts a connection, too, but then only closes it.
     """
-    with selectors.DefaultSelector() as waiting, ExitStack() as links:
-        for text in endpoints:
-            endpoint = parse_endpoint(text)
-            if endpoint.protocol in ("udp", "quic", UNIX):
-                continue
-            link = links.enter_context(socket.socket(socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET))
-            link.setblocking(False)
-            with suppress(OSError):  # an address that is unknown, or of a family that this machine lacks
-                link.connect_ex((endpoint.host, endpoint.port))
-                waiting.register(link, selectors.EVENT_WRITE, text)
-        until = time.monotonic() + _PROBE_S
-        while waiting.get_map() and (left_s := until - time.monotonic()) > 0:
-            for key, _ in waiting.select(left_s):
-                waiting.unregister(key.fileobj)
-                if isinstance(key.fileobj, socket.socket) and not key.fileobj.getsockopt(
-                    socket.SOL_SOCKET, socket.SO_ERROR
-                ):
-                    return (key.data, *(text for text in endpoints if text != key.data))
-    return tuple(endpoints)
+    return bool(endpoints) and all(_speaks(parse_endpoint(text)) for text in endpoints)
+
+
+def _speaks(endpoint: Endpoint) -> bool:
+    if endpoint.protocol in DATAGRAMS:
+        return False  # nothing tells
+    try:
+        with _dial(endpoint) as link:
+            link.sendall(question(endpoint))
+            return link.recv(1) != b""
+    except OSError:
+        return False
 
 
 def _joined(hints: Sequence[str]) -> str:
@@ -108,7 +102,7 @@ class _Reason(NamedTuple):
 
 
 def _reason(endpoint: Endpoint, terms: "SessionTerms", is_silent: bool) -> _Reason:
-    if endpoint.protocol in ("udp", "quic"):
+    if endpoint.protocol in DATAGRAMS:
         return _Reason(
             "no answer", "check that a site listens there, that the port is open, and names and certificates"
         )
@@ -125,6 +119,8 @@ def _reason(endpoint: Endpoint, terms: "SessionTerms", is_silent: bool) -> _Reas
             return _Reason(
                 "it accepted the connection and did not answer", "check that it is a site, and that it is not suspended"
             )
+        if not _speaks(endpoint):
+            return _Reason("it accepted the connection and closed it", "check that a site runs behind this port")
         told = _tls_reason(link, endpoint, terms) if endpoint.protocol == "tls" else _refusal(terms)
     return _Reason(*told, is_reachable=True)
 
@@ -147,7 +143,7 @@ def _dial(endpoint: Endpoint) -> socket.socket:
 def _refusal(terms: "SessionTerms") -> tuple[str, str]:
     if terms.user is None:
         hint = "check that it is a site, and whether it requires a user and a password, or TLS"
-        return "it refused the connection, or accepted it and did not answer", hint
+        return "it refused the connection", hint
     hint = f"check the password of {terms.user.name}, and that the site has users at all"
     return f"it refused user {terms.user.name}", hint
 

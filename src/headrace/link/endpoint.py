@@ -17,6 +17,7 @@ from headrace.errors import OptionError
 PROTOCOLS = ("tcp", "tls", "quic", "udp", "ws", "unixsock-stream")
 SECURE = ("tls", "quic")  # those with certificates
 UNIX = "unixsock-stream"
+DATAGRAMS = ("udp", "quic")
 _PATH_BYTES_MAX = 100  # the kernel takes 108, and Zenoh appends a suffix for its lock file
 _EXAMPLE = "use a protocol and an address, such as tcp/192.0.2.7:7447, tls/host.example.org:7447 or tcp/[::1]:7447"
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}")

@@ -9,13 +9,12 @@ with it.
 
 Access rules hold as long as the session does: Zenoh reads them, the users file and the certificates only when it opens.
 Invalid terms are an OptionError when they are made; a problem of the environment is a FabricError when a session is
-opened. Not here: what is sent over a session.
+opened. Not here: what is sent over a session, and which sites are present in it (`headrace.link.presence`).
 """
 
 import json
 import logging
 import os
-import re
 import resource
 import socket
 import sys
@@ -31,12 +30,10 @@ import zenoh
 from headrace.errors import FabricError, OptionError
 from headrace.link.access import Rule
 from headrace.link.credentials import TlsTerms, UserTerms, check_tls, check_users_file
-from headrace.link.diagnosis import all_refuse, explain_connecting, explain_listening
+from headrace.link.diagnosis import all_refuse, all_speak, explain_connecting, explain_listening
 from headrace.link.endpoint import SECURE, Endpoint, check_endpoint, parse_endpoint
-from headrace.link.keys import site_key
 from headrace.link.scouting import Scouting
 from headrace.link.settings import OPEN_S, SHARED_BYTES, plain_words, protocols, settings_of
-from headrace.product.put import is_origin
 from headrace.units import format_age, format_size
 
 Mode = Literal["router", "peer", "client"]
@@ -44,14 +41,11 @@ _PORT_ATTEMPTS = 5
 _SHARED_MEMORY = "/dev/shm"
 _SMALL_SEGMENTS_BYTES = 1 << 20  # which Zenoh locks besides its pool
 _IPC_LOCK = 1 << 14  # the capability to lock any amount of memory
-_TOKENS_S = 2.0  # for all tokens to arrive
-_TOKENS_MAX = 100_000
-_ID = re.compile("[0-9a-f]{1,32}")  # of a session
-_TURN_S = 0.5  # how long a session waits for others that stop at the same time
 _NOTICE_S = 1.0  # before a client says for whom it waits, unless it does not wait
 _PATIENT_S = 5.0
 _PAUSE_S, _PAUSE_S_MAX = 0.05, 0.5  # between two attempts of a client to connect
 _ATTEMPT_S_MIN = 0.5
+_DENIALS = 4  # one after the other by something that replies: it refuses our credentials, and is not just starting
 _SILENT = 0.9  # of the time of an attempt: it was not refused, but had no answer
 
 log = logging.getLogger("headrace.link")
@@ -191,7 +185,7 @@ def _note_waiting(terms: SessionTerms) -> None:
 
 
 def _try_to_open(terms: SessionTerms) -> zenoh.Session:
-    begun, left_s, pause_s = time.monotonic(), terms.timeout_s, _PAUSE_S
+    begun, left_s, pause_s, denials = time.monotonic(), terms.timeout_s, _PAUSE_S, 0
     while True:
         tried, attempt_s = time.monotonic(), max(left_s / max(len(terms.connect), 1), _ATTEMPT_S_MIN)
         try:
@@ -199,10 +193,11 @@ def _try_to_open(terms: SessionTerms) -> zenoh.Session:
         except zenoh.ZError as error:
             now = time.monotonic()
             left_s = begun + terms.timeout_s - now
+            is_silent = now - tried >= _SILENT * min(attempt_s, OPEN_S)
+            denials = denials + 1 if not is_silent and all_speak(terms.connect) else 0
             may_give_up = terms.refused_s is not None and now - begun >= terms.refused_s
-            if left_s <= 0 or (may_give_up and all_refuse(terms.connect)):
-                is_silent = now - tried >= _SILENT * min(attempt_s, OPEN_S)
-                raise _opening_error(terms, str(error), is_silent) from None
+            if left_s <= 0 or denials == _DENIALS or (may_give_up and all_refuse(terms.connect)):
+                raise _opening_error(terms, str(error), is_silent, denials == _DENIALS) from None
         time.sleep(min(pause_s, left_s))
         pause_s = min(2 * pause_s, _PAUSE_S_MAX)
 
@@ -228,9 +223,9 @@ def _configuration(terms: SessionTerms) -> zenoh.Config:
     return config
 
 
-def _opening_error(terms: SessionTerms, told: str, is_silent: bool = False) -> FabricError:
+def _opening_error(terms: SessionTerms, told: str, is_silent: bool = False, is_denied: bool = False) -> FabricError:
     if "Unable to connect" in told or "No router" in told or (terms.mode == "client" and not terms.connect):
-        return explain_connecting(terms, is_silent)
+        return explain_connecting(terms, is_silent, is_denied)
     told_of = [text for text in terms.listen if text.partition("/")[2] in told] or list(terms.listen)
     if told_of:
         return explain_listening(told_of[0] if len(told_of) == 1 else " or ".join(told_of), told)
@@ -257,42 +252,6 @@ def _raise_limit(kind: int) -> None:
     if soft != hard:
         with suppress(OSError, ValueError):
             resource.setrlimit(kind, (hard, hard))
-
-
-def sites_present(session: zenoh.Session, name: str = "*") -> dict[str, str]:
-    """The names of the sites that are present, by the ids of their sessions; those called `name`, or all."""
-    return dict(site_tokens(session, name))
-
-
-def site_tokens(session: zenoh.Session, name: str = "*") -> set[tuple[str, str]]:
-    """As `sites_present`, in pairs of id and name: any client can declare any token, also in the name of a session
-    that is not its own. What is not such a pair, even a pattern, is left out, and so is what exceeds the limit.
-    """
-    found: set[tuple[str, str]] = set()
-    for reply in session.liveliness().get(site_key(name, "*"), timeout=_TOKENS_S):
-        levels = str(reply.ok.key_expr).split("/") if reply.ok is not None else []
-        if len(levels) == 4 and is_origin(levels[2]) and _ID.fullmatch(levels[3]) and len(found) < _TOKENS_MAX:
-            found.add((levels[3], levels[2]))
-    return found
-
-
-def close_in_turn(session: zenoh.Session) -> None:
-    """Close the session of a site that has withdrawn its token; sites that stop at the same time, one after the other.
-
-    A router that handles the end of a link while it closes itself may panic (Zenoh 1.10): harmless, but its message
-    alarms people. A neighbour without the token of a site is stopping, too. If its id is the lower one, this session
-    waits until their link has ended; not for long, because the neighbour may be a router that is no site.
-    """
-    with suppress(zenoh.ZError):
-        own, until = str(session.zid()), time.monotonic() + _TURN_S
-        sites = set(sites_present(session))
-        while any(zid < own for zid in _linked(session) - sites) and time.monotonic() < until:
-            time.sleep(_TURN_S / 100)
-    session.close()  # type: ignore[no-untyped-call]
-
-
-def _linked(session: zenoh.Session) -> set[str]:
-    return {str(zid) for zid in (*session.info.routers_zid(), *session.info.peers_zid())}
 
 
 def locators(session: zenoh.Session) -> list[str]:

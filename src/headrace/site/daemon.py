@@ -21,7 +21,8 @@ from pathlib import Path
 import zenoh
 
 from headrace.errors import HeadraceError
-from headrace.link.session import SessionTerms, close_in_turn, locators, open_session
+from headrace.link.presence import close_in_turn
+from headrace.link.session import SessionTerms, locators, open_session
 from headrace.queue import Queue
 from headrace.relay.receive.counts import Tally
 from headrace.site.config import SiteConfig

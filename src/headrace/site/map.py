@@ -16,7 +16,7 @@ import msgspec
 import zenoh
 
 from headrace.errors import FabricError
-from headrace.link.session import sites_present
+from headrace.link.presence import sites_present
 from headrace.relay.islands import Island, islands
 from headrace.relay.messages.description import Description, UpstreamStatus
 from headrace.relay.messages.query import Describe, Measure, MeasureReply, Unreachable

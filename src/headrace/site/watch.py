@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import zenoh
 
+from headrace.link.presence import sites_present
 from headrace.link.reach import Reach, Unlinked
-from headrace.link.session import SessionTerms, sites_present
+from headrace.link.session import SessionTerms
 from headrace.relay.messages.description import Problem
 from headrace.site.memory import MemoryWatch
 

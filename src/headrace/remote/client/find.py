@@ -8,15 +8,18 @@ A site is its session: the same id on two paths is one site, two ids are two sit
 of a site that lost its link without a goodbye stays for some seconds, so two are an error only if both stay.
 """
 
+import difflib
 import logging
 import time
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import zenoh
 
 from headrace.errors import FabricError, SiteUnreachableError
 from headrace.link.credentials import principal_of
-from headrace.link.session import SessionTerms, open_session, site_tokens
+from headrace.link.presence import site_tokens
+from headrace.link.session import SessionTerms, open_session
 from headrace.units import format_age
 
 _NOTICE_S = 1.0  # before it is logged for whom we wait
@@ -92,7 +95,7 @@ def _await_site(session: zenoh.Session, endpoint: str, site: str | None, until: 
             if len(ids := view.ids(name)) == 1:
                 return name
             conflict.check(name, dict.fromkeys(ids, endpoint), ids & view.neighbours, now, until)
-        is_elsewhere = site is None and bool(view.names) and len(names) != 1
+        is_elsewhere = bool(view.names) and len(names) != 1 if site is None else differs_in_case(site, view.names)
         if now >= until or (is_elsewhere and now - begun >= _NEAREST_S):
             raise _not_at(endpoint, site, view)
         notice.look(now, sites_seen(view.names))
@@ -103,9 +106,9 @@ def _await_site(session: zenoh.Session, endpoint: str, site: str | None, until: 
 def _not_at(endpoint: str, site: str | None, view: View) -> FabricError:
     seen = sites_seen(view.names)
     if site is not None:
-        return SiteUnreachableError(
-            f"there is no site {site!r} behind {endpoint}; {seen}", "check the name, and start the site"
-        )
+        near = near_name(site, view.names)
+        hint = f"did you mean {endpoint}?site={near}" if near else "check the name, and start the site"
+        return SiteUnreachableError(f"there is no site {site!r} behind {endpoint}; {seen}", hint)
     if not view.names:
         return SiteUnreachableError(
             f"{endpoint} is not a site, and no site is reachable from it",
@@ -160,6 +163,18 @@ def sites_seen(names: set[str]) -> str:
         return "no site is reachable"
     more = f" and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else ""
     return f"reachable sites: {', '.join(sorted(names)[:_NAMES_MAX])}{more}"
+
+
+def differs_in_case(site: str, names: Iterable[str]) -> bool:
+    """Whether a site has this name, but for the case of its letters. Nobody has two such sites."""
+    return site not in names and site.casefold() in {name.casefold() for name in names}
+
+
+def near_name(site: str, names: Iterable[str]) -> str | None:
+    """The name that was probably meant."""
+    by_folded = {name.casefold(): name for name in sorted(names)}
+    found = difflib.get_close_matches(site.casefold(), by_folded, 1)
+    return by_folded[found[0]] if found else None
 
 
 def pause_s(turn: int) -> float:

@@ -9,34 +9,28 @@ holds up none of the others:
 The first look that sees the name does not end the search at once: candidates that answer within half a second are
 compared with it, so that two sites of one name are noticed, also if no link leads from one to the other.
 
-A thread cannot be interrupted while Zenoh opens a session. So an attempt is short, and the threads are no daemons: the
-interpreter waits for the last attempts, because Zenoh must not return into an interpreter that is ending.
+The search ends early if waiting changes nothing: every candidate refuses the credentials, or the credentials given are
+invalid for it, or a site was seen whose name differs in case only.
 """
 
 import logging
 import math
-import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-import zenoh
-
-from headrace.errors import FabricError, HeadraceError, SiteUnreachableError
-from headrace.link.credentials import TlsTerms, UserTerms, principal_of
-from headrace.link.diagnosis import all_refuse, soonest_first
-from headrace.link.known import CANDIDATES_MAX, Candidate
+from headrace.errors import FabricError, HeadraceError, OptionError, SiteUnreachableError
+from headrace.link.credentials import TlsTerms, UserTerms, check_tls
+from headrace.link.known import CANDIDATES_MAX, VARIABLE, Candidate
 from headrace.link.scouting import Nearby, scouted, usable
-from headrace.link.session import SessionTerms, open_session
-from headrace.remote.client.find import LOOK_S_MIN, Conflict, Found, Notice, View, find_at, pause_s, sites_seen, view_of
+from headrace.remote.client.find import Conflict, Found, Notice, differs_in_case, find_at, near_name, sites_seen
+from headrace.remote.client.look import ATTEMPT_S, Look, Looking
 from headrace.units import format_age
 
 _TOGETHER_S = 0.5  # for answers to multicast, and for candidates that are slower than the first
-_SETTLED_S = 0.25  # for the tokens to arrive at a session that has just been opened
-_ATTEMPT_S = 2.0  # to open a session; longer at the second time
-_DENIED_S = 3.0  # for a site that is just loading other credentials
 _WAKE_S = 0.05
 _TOLD_MAX = 8  # candidates in a message
+_REMEDIES_MAX = 3
 
 log = logging.getLogger("headrace.link")
 
@@ -49,8 +43,11 @@ def find_named(
 
     SiteUnreachableError: there is none within the time, or nothing is reachable for `refused_s`; it says where was
     looked, and what was seen. FabricError: two sites have the name, or no candidate accepts the credentials.
+    OptionError: there is nowhere to look, or every candidate requires credentials that were not given.
     """
-    search = _Search(site, tls, user, time.monotonic() + patience_s, refused_s)
+    if tls is not None:
+        check_tls(tls)
+    search = _Search(site, Looking(tls, user, time.monotonic() + patience_s), refused_s)
     try:
         if not scouts:
             return _with_all_paths(search, search.run(candidates))
@@ -59,10 +56,10 @@ def find_named(
             looks = search.run(candidates)
         return _with_all_paths(search, looks)
     finally:
-        search.is_over.set()
+        search.looking.is_over.set()
 
 
-def _with_all_paths(search: "_Search", looks: "list[_Look]") -> Found:
+def _with_all_paths(search: "_Search", looks: list[Look]) -> Found:
     """A session that Zenoh restores through any of the endpoints at which the site was seen, the best first."""
     best = looks[0]
     same = [look for look in looks if look.candidate.login == best.candidate.login]
@@ -70,8 +67,8 @@ def _with_all_paths(search: "_Search", looks: "list[_Look]") -> Found:
     if len(same) > 1:
         endpoints = tuple(look.endpoint for look in same)
         with suppress(FabricError):  # a path has just ended: the session of the best look is as good
-            return find_at(best.terms(endpoints, _ATTEMPT_S), search.site)._replace(endpoint=best.endpoint)
-    search.kept = best
+            return find_at(best.terms(endpoints, ATTEMPT_S), search.site)._replace(endpoint=best.endpoint)
+    best.is_kept = True
     assert best.session is not None  # it has seen the site
     return Found(best.session, best.endpoint, search.site, best.principal)
 
@@ -79,181 +76,141 @@ def _with_all_paths(search: "_Search", looks: "list[_Look]") -> Found:
 class _Search:
     """The looks of one search. The thread that searches decides, at every change."""
 
-    def __init__(
-        self, site: str, tls: TlsTerms | None, user: UserTerms | None, until: float, refused_s: float | None
-    ) -> None:
-        self.site, self.tls, self.user, self.until = site, tls, user, until
+    def __init__(self, site: str, looking: Looking, refused_s: float | None) -> None:
+        self.site, self.looking = site, looking
         self.begun, self._refused_s = time.monotonic(), refused_s
         self.scouts = False  # by multicast
         self.group: str | None = None  # of multicast; None: it is off
-        self.changed = threading.Condition()
-        self.is_over = threading.Event()
-        self.kept: _Look | None = None
-        self._looks: list[_Look] = []
+        self._looks: list[Look] = []
         self._heard: dict[str, Nearby] = {}
         self._begun_with: set[str] = set()  # ids of sessions that were heard
         self._first_seen: float | None = None
         self._conflict = Conflict()
-        self._notice = Notice(f"site {site}", until)
+        self._notice = Notice(f"site {site}", looking.until)
 
     def hear(self, nearby: Nearby) -> None:
         """An answer to multicast; runs on a thread of Zenoh's."""
-        with self.changed:
+        with self.looking.changed:
             if len(self._heard) < CANDIDATES_MAX:
                 self._heard.setdefault(nearby.zid, nearby)
-            self.changed.notify()
+            self.looking.changed.notify()
 
-    def run(self, candidates: Iterable[Candidate]) -> "list[_Look]":
+    def run(self, candidates: Iterable[Candidate]) -> list[Look]:
         """The looks that have found the site, the best first."""
         for candidate in candidates:
             self._begin(candidate)
+        if not self._looks and self.group is None:
+            raise OptionError(
+                f"there is nowhere to look for site {self.site!r}: no endpoint is known, and multicast is off",
+                f"set {VARIABLE}=tcp/HOST:7447, or give an endpoint: tcp/HOST:7447?site={self.site}",
+            )
         while True:
-            with self.changed:
+            with self.looking.changed:
                 looks = self._decide(time.monotonic())
                 if looks:
                     return looks
                 self._begin_with_heard()
-                self.changed.wait(_WAKE_S)
+                self.looking.changed.wait(_WAKE_S)
 
     def _begin(self, candidate: Candidate) -> None:
-        self._looks.append(_Look(self, candidate))
+        self._looks.append(Look(self.looking, candidate))
         self._looks[-1].start()
 
     def _begin_with_heard(self) -> None:
         for zid, nearby in self._heard.items():
-            endpoints = usable(nearby.endpoints, self.tls is not None)
+            endpoints = usable(nearby.endpoints, self.looking.tls is not None)
             is_linked = any(zid in look.view.neighbours for look in self._looks)
             if zid in self._begun_with or is_linked or not endpoints or len(self._looks) >= 2 * CANDIDATES_MAX:
                 continue
             self._begun_with.add(zid)
             self._begin(Candidate(endpoints, "multicast"))
 
-    def _decide(self, now: float) -> "list[_Look]":
+    def _decide(self, now: float) -> list[Look]:
         """The looks that have found the site; none: not yet. Raises if it will not be found."""
         seen = {zid: look for look in reversed(self._looks) for zid in look.view.ids(self.site)}
         linked = {zid for zid in seen if any(zid in look.view.neighbours for look in self._looks)}
-        self._conflict.check(self.site, {zid: look.where for zid, look in seen.items()}, linked, now, self.until)
+        self._conflict.check(
+            self.site, {zid: look.where for zid, look in seen.items()}, linked, now, self.looking.until
+        )
         if len(seen) == 1:
             self._first_seen = self._first_seen or now
             if self._are_together(now, self._first_seen):
                 (zid,) = seen
                 looks = [look for look in self._looks if zid in look.view.ids(self.site)]
                 return sorted(looks, key=lambda look: zid not in look.view.neighbours)  # a direct link is best
-        elif now >= min(self.until, self._hopeless_at()):
+        elif now >= min(self.looking.until, self._hopeless_at(now)):
             raise self._not_found(now)
-        self._notice.look(now, self._told(), self._hopeless_at())
+        self._notice.look(now, self._told(), self._hopeless_at(now))
         return []
 
     def _are_together(self, now: float, first: float) -> bool:
         """Whether all that may know another site of that name have had their time."""
-        may_hear_more = self.group is not None and now < self.begun + _TOGETHER_S
         return now >= max(first, self.begun) + _TOGETHER_S or (
-            not may_hear_more and all(look.is_settled for look in self._looks)
+            now >= self._heard_at() and all(look.is_settled for look in self._looks)
         )
 
-    def _hopeless_at(self) -> float:
-        """When to give up early: everything that is known refuses our credentials, or nothing listens there."""
-        if self._looks and all(look.is_denied for look in self._looks):
-            return self.begun + _DENIED_S
-        if self._refused_s is None or not all(look.is_denied or look.is_refused for look in self._looks):
+    def _heard_at(self) -> float:
+        """When all answers to multicast have probably arrived."""
+        return self.begun + (_TOGETHER_S if self.group is not None else 0)
+
+    def _hopeless_at(self, now: float) -> float:
+        """When to give up early: waiting changes nothing, or nothing listens at any place that is known."""
+        if self._looks and all(look.is_final for look in self._looks):
+            return self._heard_at()
+        if differs_in_case(self.site, self._names()) and self._are_together(now, self.begun):
+            return now
+        if self._refused_s is None or not all(look.is_final or look.is_refused for look in self._looks):
             return math.inf
         return self.begun + max(self._refused_s, _TOGETHER_S)
+
+    def _names(self) -> set[str]:
+        return {name for look in self._looks for name in look.view.names}
 
     def _told(self) -> str:
         told = [look.told() for look in self._looks[:_TOLD_MAX]]
         if len(self._looks) > _TOLD_MAX:
-            names = {name for look in self._looks for name in look.view.names}
-            told.append(f"{len(self._looks) - _TOLD_MAX} more; in all of them, {sites_seen(names)}")
+            told.append(f"{len(self._looks) - _TOLD_MAX} more; in all of them, {sites_seen(self._names())}")
         if self.group is not None:
             told.append(f"multicast {self.group}: {self._answers()}")
         elif told and self.scouts:
             told.append("multicast is off")
-        return "; ".join(told) or "nothing: no endpoint is known, and multicast is off"
+        return "; ".join(told)
 
     def _answers(self) -> str:
         if not self._heard:
             return "no answer"
-        others = [each for each in self._heard.values() if not usable(each.endpoints, self.tls is not None)]
-        why = "no endpoint with tls or quic" if self.tls is not None else "no endpoint without certificates"
+        others = self._unusable()
+        why = "no endpoint with tls or quic" if self.looking.tls is not None else "no endpoint without certificates"
         return f"{len(self._heard)} answered" + (f", {len(others)} of them with {why}" if others else "")
 
-    def _not_found(self, now: float) -> FabricError:
-        is_denied = bool(self._looks) and all(look.is_denied for look in self._looks)
-        kind = FabricError if is_denied else SiteUnreachableError
-        return kind(
-            f"no site {self.site!r} was found within {format_age(now - self.begun)}; looked at {self._told()}",
-            f"check the name; or give an endpoint: tcp/HOST:7447?site={self.site}, or HEADRACE_SITES=tcp/HOST:7447",
-        )
+    def _unusable(self) -> list[Nearby]:
+        has_tls = self.looking.tls is not None
+        return [each for each in self._heard.values() if not usable(each.endpoints, has_tls)]
 
+    def _not_found(self, now: float) -> HeadraceError:
+        kind = self._kind()
+        within = f" within {format_age(now - self.begun)}" if kind is SiteUnreachableError else ""
+        return kind(f"no site {self.site!r} was found{within}; looked at {self._told()}", self._remedy())
 
-class _Look(threading.Thread):
-    """One candidate: connects to it, again and again, and sees which sites are there. The search reads its state."""
+    def _kind(self) -> type[HeadraceError]:
+        """That of the mistake, if waiting changes nothing."""
+        if not self._looks or not all(look.is_final for look in self._looks):
+            return SiteUnreachableError
+        return OptionError if all(isinstance(look.reason, OptionError) for look in self._looks) else FabricError
 
-    def __init__(self, search: _Search, candidate: Candidate) -> None:
-        super().__init__(name=f"headrace-find-{candidate.endpoints[0]}")
-        self.candidate, self._search = candidate, search
-        self.endpoint = candidate.endpoints[0]  # or the one that was reached
-        self.session: zenoh.Session | None = None
-        self.principal: str | None = None
-        self.view = View()
-        self.reason: HeadraceError | None = None  # why there is no session
-        self.is_settled = False  # what it says will not change within a moment
-        self.is_refused = False  # nothing listens there
-        self.is_denied = False  # it does not accept who we are
-        self._opened = 0.0
+    def _remedy(self) -> str:
+        found = [remedy for look in self._looks if (remedy := look.remedy())]
+        if self._unusable() and self.looking.tls is None:
+            found.append("give the authority, a certificate and a key")
+        if self._names() or not found:
+            found.insert(0, self._other_name())
+        return "; ".join(list(dict.fromkeys(found))[:_REMEDIES_MAX])
 
-    @property
-    def where(self) -> str:
-        return " or ".join(self.candidate.endpoints)
-
-    def run(self) -> None:
-        turn = 0
-        try:
-            while not self._search.is_over.wait(pause_s(turn - 1) if turn else 0):
-                self._look(turn)
-                turn += 1
-        finally:
-            if self.session is not None and self._search.kept is not self:
-                self.session.close()  # type: ignore[no-untyped-call]
-
-    def _look(self, turn: int) -> None:
-        try:
-            if self.session is None:
-                session, self.principal = self._open(turn)
-                self.session, self._opened = session, time.monotonic()
-            view = view_of(self.session)
-        except (HeadraceError, zenoh.ZError) as told:
-            error = told if isinstance(told, HeadraceError) else FabricError(f"the session failed: {told}")
-            self._note(View(), error, True, all_refuse(self.candidate.endpoints))
-        else:
-            is_settled = bool(view.sites) or time.monotonic() - self._opened >= _SETTLED_S
-            self._note(view, None, is_settled)
-
-    def _open(self, turn: int) -> tuple[zenoh.Session, str | None]:
-        endpoints = self.candidate.endpoints
-        if len(endpoints) > 1:
-            endpoints = soonest_first(endpoints)
-        left_s = max(self._search.until - time.monotonic(), LOOK_S_MIN)
-        terms = self.terms(endpoints, min(left_s, _ATTEMPT_S if turn == 0 else 2 * _ATTEMPT_S))
-        session = open_session(terms)
-        self.endpoint = endpoints[0]
-        return session, principal_of(terms.tls, terms.user)
-
-    def terms(self, endpoints: tuple[str, ...], timeout_s: float) -> SessionTerms:
-        """Terms of a client, with the credentials of this candidate."""
-        login = self.candidate.login
-        tls, user = (self._search.tls, self._search.user) if login is None else login.read()
-        return SessionTerms("client", connect=endpoints, tls=tls, user=user, timeout_s=timeout_s, refused_s=0)
-
-    def _note(self, view: View, reason: HeadraceError | None, is_settled: bool, is_refused: bool = False) -> None:
-        with self._search.changed:
-            self.view, self.reason, self.is_refused = view, reason, is_refused
-            self.is_denied = reason is not None and not isinstance(reason, SiteUnreachableError)
-            self.is_settled = self.is_settled or is_settled
-            self._search.changed.notify()
-
-    def told(self) -> str:
-        """What became of this candidate."""
-        if self.reason is not None:
-            return f"{self.candidate}: {self.reason.problem.removeprefix(f'cannot connect to {self.where}: ')}"
-        return f"{self.candidate}: {sites_seen(self.view.names) if self.session is not None else 'no answer yet'}"
+    def _other_name(self) -> str:
+        names = self._names()
+        near = near_name(self.site, names)
+        if near is None:
+            where = f"tcp/HOST:7447?site={self.site}, or {VARIABLE}=tcp/HOST:7447"
+            return f"check the name; or give an endpoint: {where}"
+        is_case = differs_in_case(self.site, names)
+        return f"write site:{near}: upper and lower case differ" if is_case else f"did you mean site:{near}?"
