@@ -34,6 +34,7 @@ FAILURES = {
         "pipeline import nofile", "pipeline compact nofile", "archive list", "archive replay table Q --speed x",
         "generate --feeds nonsense", "verify Q --oracle nofile", "verify Q --oracle bad.toml", "context show nonsense",
         "context use", "completion show nonsense", "station take Q s --count 0", "station take Q s --exec-timeout 1s", "context create a.b Q", "demo --seconds x", "bench queue --scale x", "bench nonsense",
+        "cat site:nowhere", "sites site:nowhere",
     ],
     3: [
         "queue info nowhere", "queue check nowhere", "queue repair nowhere", "queue delete nowhere --yes",
@@ -41,7 +42,7 @@ FAILURES = {
         "cursor seek Q nosuch oldest", "cursor delete Q nosuch", "station show Q nosuch", "station delete Q nosuch",
         "lag Q nosuch", "top nowhere --once", "channel show Q nosuch", "channel list tcp/127.0.0.1:1", "channel delete Q nosuch", "hop Q 99",
         "wanted nowhere a", "certs site nowhere name", "archive list nowhere", "generate nowhere", "verify nowhere --oracle sent.jsonl",
-        "sites tcp/127.0.0.1:1", "watch tcp/127.0.0.1:1", "station take Q nosuch", "cat site:nowhere", "sites site:nowhere",
+        "sites tcp/127.0.0.1:1", "watch tcp/127.0.0.1:1", "station take Q nosuch",
     ],
 }  # fmt: skip
 
