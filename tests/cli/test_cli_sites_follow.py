@@ -1,14 +1,19 @@
 """headrace sites --follow: one line for each change, until Ctrl-C."""
 
+import logging
 import re
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 import headrace
+from headrace.cli.failure import show_warnings
+from headrace.cli.sites import sites
 from headrace.cli.sites_follow import event_text
 from headrace.queue import Member, MemberEvent
 from support.commandline import PROGRAM, Run, objects
@@ -70,3 +75,29 @@ def test_a_line_says_who_and_where_and_hides_no_control_characters() -> None:
     assert line(Member("supplier", "c", "b", "1-1", ("x",), "ada")) == "joined   supplier c of ada at b  (new)  x"
     assert line(Member("consumer", "s", "b", "1-1", ("x",), "", 7)) == "joined   consumer s, process 7 at b  (new)  x"
     assert "\x1b" not in line(Member("client", "\x1b[31m", "b", "1"))
+
+
+def test_a_duplicate_is_shown_with_its_session() -> None:
+    event = MemberEvent("joined", "duplicate", Member("site", "denver", "denver", "7f3a"), 0)
+    assert event_text(event).endswith("joined   site denver, session 7f3a  (duplicate)")
+
+
+def test_a_map_that_waits_for_a_site_says_so_as_other_commands_do(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.link.session._NOTICE_S", 0.0)
+    told = objects(run("sites", "tcp/127.0.0.1:1", "--json").stderr)
+    assert [next(iter(each)) for each in told] == ["warning", "error"]
+    assert run("sites", "tcp/127.0.0.1:1").stderr.startswith("headrace: waiting for tcp/127.0.0.1:1")
+
+
+@pytest.mark.parametrize(("as_json", "line"), [(True, '{"warning":"no reply"}\n'), (False, "headrace: no reply\n")])
+def test_warnings_of_any_thread_are_shown_as_the_command_shows_its_own(
+    capsys: pytest.CaptureFixture[str], as_json: bool, line: str
+) -> None:
+    context = click.Context(sites)
+    context.params["as_json"] = as_json
+    with context:
+        show_warnings()
+    warner = threading.Thread(target=lambda: logging.getLogger("headrace.remote").warning("no reply"))
+    warner.start()
+    warner.join()
+    assert capsys.readouterr().err == line

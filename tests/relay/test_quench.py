@@ -120,6 +120,7 @@ def test_remote_clients_count_by_what_they_read(routers: Fabric) -> None:
         assert not there.wanted("tel/frames")
         (told,) = [fabric.describe() for fabric in routers.sites.values()]
         assert (told.users, told.wanted) == (1, ("wx/**",))
+    until(lambda: routers.sites["a"].describe().users == 0, "the client has left")
 
 
 def test_wanted_feeds_survive_a_restart(routers: Fabric) -> None:

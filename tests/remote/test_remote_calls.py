@@ -244,7 +244,8 @@ def test_clients_consumers_and_waiting_reads_have_limits(
     monkeypatch.setattr("headrace.remote.server.membership.WATCHING_OF_ONE_MAX", 0)
     told = stranger.call(WatchMembers())
     assert isinstance(told, replies.Failure)
-    assert "too many calls wait" in told.problem
+    assert "waits for members at site" in told.problem
+    assert "the limit for one client" in told.problem
     monkeypatch.setattr(f"{place}.CLIENTS_MAX", 1)
     stranger.client = os.urandom(16)
     assert stranger.call(calls.GetBounds()) == "busy"

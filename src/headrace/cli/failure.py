@@ -129,18 +129,21 @@ def _is_json() -> bool:
 
 
 class _Warnings(logging.Handler):
-    """Writes what a queue or a link warns of, such as for whom a put waits, to standard error."""
+    """Writes what a queue, a link or a site warns of, such as for whom a put waits, to standard error."""
+
+    as_json = False  # of the command: threads have no context of Click's
 
     def emit(self, record: logging.LogRecord) -> None:
-        notice(record.getMessage(), _is_json(), warning=record.getMessage())
+        notice(record.getMessage(), self.as_json, warning=record.getMessage())
 
 
 _WARNINGS = _Warnings(logging.WARNING)
-_WARNED_OF = ("headrace.queue", "headrace.link")
+_WARNED_OF = ("headrace.queue", "headrace.link", "headrace.remote")
 
 
 def show_warnings() -> None:
-    """From now on, show the warnings of queues and links as this command shows its own."""
+    """From now on, show the warnings of queues, links and sites as this command shows its own."""
+    _WARNINGS.as_json = _is_json()
     for name in _WARNED_OF:
         logging.getLogger(name).addHandler(_WARNINGS)  # once, however often it is called
 

@@ -125,7 +125,7 @@ class Description(msgspec.Struct, frozen=True):
     held_bytes: int
     size: int
     links: Annotated[tuple[LinkStatus, ...], msgspec.Meta(max_length=LINKS_MAX)]
-    users: int  # remote users of the queue
+    users: int  # programs that are connected to the queue
     feeds: Annotated[tuple[FeedStatus, ...], msgspec.Meta(max_length=FEEDS_MAX)]
     feeds_in_all: int
     wanted: Annotated[tuple[str, ...], msgspec.Meta(max_length=FEEDS_MAX)]  # feed patterns with subscribers

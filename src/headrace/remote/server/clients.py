@@ -168,9 +168,10 @@ class Clients:
         return bool(gone)
 
     def counts(self) -> tuple[int, int]:
-        """The numbers of clients and of their consumers."""
+        """The numbers of clients that are present, and of the consumers of all clients."""
+        present = len(self.present())
         with self._lock:
-            return len(self._clients), self._consumers()
+            return present, self._consumers()
 
     # --- members ----------------------------------------------------------------------------------
 

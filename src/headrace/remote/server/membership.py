@@ -19,7 +19,7 @@ from typing import Any
 
 import zenoh
 
-from headrace.errors import HeadraceError
+from headrace.errors import FabricError, HeadraceError
 from headrace.link.declarations import Declarations
 from headrace.link.keys import site_key
 from headrace.queue import Queue
@@ -29,7 +29,7 @@ from headrace.queue.queue import stations_of
 from headrace.remote.protocol.member_calls import MemberChanges, WatchMembers
 from headrace.remote.server.clients import Clients
 from headrace.remote.server.offers import OtherOffers, OwnOffer
-from headrace.remote.server.pending_call import Busy, PendingCall
+from headrace.remote.server.pending_call import PendingCall
 from headrace.remote.server.roster import Roster
 from headrace.remote.server.sites_seen import SitesSeen
 
@@ -90,12 +90,24 @@ class Membership:
     # --- calls ------------------------------------------------------------------------------------
 
     def watch(self, pending: PendingCall, call: WatchMembers) -> None:
-        """Reply when there is a state that the client does not know, or its time is over. Busy if too many wait."""
+        """Reply when there is a state that the client does not know, or its time is over.
+
+        FabricError if too many wait.
+        """
         pending.deadline = time.monotonic() + call.wait_s
         with self._lock:
             of_one = sum(other.client is pending.client for other in self._waiting)
-            if len(self._waiting) >= WATCHING_MAX or of_one >= WATCHING_OF_ONE_MAX:
-                raise Busy
+            if of_one >= WATCHING_OF_ONE_MAX:
+                raise FabricError(
+                    f"this client waits for members at site {self._site} {WATCHING_OF_ONE_MAX} times already, which is "
+                    "the limit for one client",
+                    "read one stream of members() for all purposes, or connect once more",
+                )
+            if len(self._waiting) >= WATCHING_MAX:
+                raise FabricError(
+                    f"{WATCHING_MAX} calls wait for members at site {self._site} already, which is its limit",
+                    "retry later",
+                )
             self._watched_at = time.monotonic()
             if not call.state:
                 self._looked_at = -_WATCHED_S  # look now
