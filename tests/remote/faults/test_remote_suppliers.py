@@ -4,6 +4,7 @@ import ast
 import re
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,42 @@ def test_a_client_that_leaves_frees_its_slots(served: Served) -> None:
     remote.close()
     assert suppliers(served) == 0
     assert len(held) == 3
+
+
+def test_a_slot_is_free_when_close_returns(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.remote.client.supplier._LEAVE_S", 240)
+    channel = served.connect().channel("radar", "wx/radar", suppliers_max=1)
+    assert served.site is not None
+    clients, may_close = served.site._remote._clients, threading.Event()
+    close = clients.close_suppliers
+
+    def close_late(*args: Any, **options: Any) -> None:
+        assert may_close.wait(240)
+        close(*args, **options)
+
+    monkeypatch.setattr(clients, "close_suppliers", close_late)
+    closing = threading.Thread(target=channel.supplier().close)
+    closing.start()
+    closing.join(0.2)
+    has_waited = closing.is_alive()
+    may_close.set()
+    assert has_waited, "it waits for the site"
+    closing.join()
+    channel.supplier().close()
+
+
+def test_closing_a_supplier_raises_nothing_when_the_site_does_not_reply(
+    served: Served, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.remote.client.supplier._LEAVE_S", 0.1)
+    remote = served.connect(wire.endpoint)
+    supplier, other = (remote.channel("radar", "wx/radar").supplier(keep=0) for _ in range(2))
+    wire.cut()
+    supplier.close()
+    until(lambda: suppliers(served) == 0, "the site notices")
+    wire.restore()
+    remote.close()
+    other.close()
 
 
 def test_many_threads_share_a_supplier_through_a_restart(served: Served) -> None:

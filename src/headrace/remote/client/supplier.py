@@ -6,6 +6,7 @@ restarted, or the connection was broken for longer, the next push takes a new sl
 
 import threading
 import time
+from contextlib import suppress
 from functools import cache, partial
 from types import TracebackType
 from typing import Any, Unpack
@@ -14,7 +15,7 @@ import msgspec
 
 from headrace.channel.subtree import Subtree
 from headrace.channel.supplier import Prepared, feed_within
-from headrace.errors import ChannelError, SiteUnreachableError
+from headrace.errors import ChannelError, HeadraceError, SiteUnreachableError
 from headrace.log.append import Duplicate, Receipt
 from headrace.log.columns import PutColumns, payload_column
 from headrace.log.seams import Timeout
@@ -24,7 +25,9 @@ from headrace.remote.client.connection import Connection, Detached, within_s
 from headrace.remote.client.puts import Outcome, Put, Puts, many_put, one_put
 from headrace.remote.client.waiting import AWAITING, BLOCKING, Wait, finish
 from headrace.remote.protocol.channel_calls import CloseSupplier, OpenSupplier
-from headrace.remote.protocol.replies import Supplying
+from headrace.remote.protocol.replies import Done, Supplying
+
+_LEAVE_S = 1.0  # patience of `close`: the site notices by itself
 
 
 class RemoteSupplier:
@@ -81,10 +84,14 @@ class RemoteSupplier:
         return lambda timeout: self._repeat(put(), timeout)
 
     def close(self) -> None:
-        """Free the slot for other suppliers; a site that does not reply frees it after a while."""
+        """Free the slot for other suppliers: it is free on return, unless the site does not reply within a second.
+
+        Such a site frees it after a while. Never raises.
+        """
         if not self._closed:
             self._closed = True
-            self._connection.send(CloseSupplier(self._number))
+            with suppress(HeadraceError):
+                self._connection.ask(CloseSupplier(self._number), Done, patience_s=_LEAVE_S)
 
     def __enter__(self) -> "RemoteSupplier":
         return self
