@@ -18,11 +18,11 @@ def test_the_public_names_are_exactly_these() -> None:
         "Station", "connect",
     ]  # fmt: skip
     assert [name for name in headrace.__all__ if name.endswith("Error")] == [
-        "AccessDeniedError", "BlockedError", "ChannelEndedError", "ChannelMissingError", "DiskFullError",
+        "AccessDeniedError", "BlockedError", "ChannelEndedError", "ChannelMissingError", "ConsumersFullError", "DiskFullError",
         "HeadraceError", "InvalidError", "LeaseLostError", "MemberAbsentError", "MissingExtraError", "PayloadError", "ProductDamagedError",
         "ProductsLostError", "QueueBusyError", "QueueClosedError", "QueueDamagedError", "QueueError",
         "QueueExistsError", "QueueMissingError", "RejectedError", "SelectionError", "SiteUnreachableError",
-        "StationExistsError", "StationMissingError", "TermsError",
+        "StationExistsError", "StationMissingError", "SuppliersFullError", "TermsError",
     ]  # fmt: skip
     assert dir(headrace) == sorted([*headrace.__all__, "__version__"])
 

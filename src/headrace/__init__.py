@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         BlockedError,
         ChannelEndedError,
         ChannelMissingError,
+        ConsumersFullError,
         DiskFullError,
         HeadraceError,
         InvalidError,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         SiteUnreachableError,
         StationExistsError,
         StationMissingError,
+        SuppliersFullError,
         TermsError,
     )
     from headrace.product import Batch, Lost, Product
@@ -56,11 +58,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AccessDeniedError", "Batch", "BlockedError", "Channel", "ChannelEndedError", "ChannelMissingError", "Consumer",
-    "Cursor", "DiskFullError", "Duplicate", "HeadraceError", "InvalidError", "LeaseLostError", "Lost",
-    "MemberAbsentError", "MissingExtraError", "PayloadError", "Product", "ProductDamagedError", "ProductsLostError",
-    "Queue", "QueueBusyError", "QueueClosedError", "QueueDamagedError", "QueueError", "QueueExistsError",
-    "QueueMissingError", "Receipt", "RejectedError", "Selection", "SelectionError", "SiteUnreachableError", "Station",
-    "StationExistsError", "StationMissingError", "TermsError", "connect",
+    "ConsumersFullError", "Cursor", "DiskFullError", "Duplicate", "HeadraceError", "InvalidError", "LeaseLostError",
+    "Lost", "MemberAbsentError", "MissingExtraError", "PayloadError", "Product", "ProductDamagedError",
+    "ProductsLostError", "Queue", "QueueBusyError", "QueueClosedError", "QueueDamagedError", "QueueError",
+    "QueueExistsError", "QueueMissingError", "Receipt", "RejectedError", "Selection", "SelectionError",
+    "SiteUnreachableError", "Station", "StationExistsError", "StationMissingError", "SuppliersFullError", "TermsError",
+    "connect",
 ]  # fmt: skip
 
 _HOMES = {

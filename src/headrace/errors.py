@@ -36,6 +36,7 @@
     │   ├── StationError
     │   │   ├── StationMissingError
     │   │   ├── StationExistsError        it exists, with other terms
+    │   │   ├── ConsumersFullError        it has `consumers_max` consumers already
     │   │   └── LeaseLostError            the products are not, or no longer, leased to this consumer
     │   └── ChannelError
     │       ├── ChannelMissingError
@@ -270,6 +271,10 @@ class StationMissingError(StationError):
 
 class StationExistsError(StationError):
     """A station of that name exists already, with other terms."""
+
+
+class ConsumersFullError(StationError):
+    """The station has as many consumers as it admits. Recovers when one of them leaves."""
 
 
 class LeaseLostError(StationError):

@@ -74,6 +74,20 @@ class Place:
             return min(self.waiting, key=lambda product: product.sequence)
         return max(self.waiting, key=lambda product: product.priority)  # the first of these
 
+    def is_used_up(self, product: Product) -> bool:
+        return 0 < self.terms["deliveries_max"] <= max(product.deliveries, product.restarts)
+
+    def park(self, product: Product) -> None:
+        self.parked[product.sequence] = product
+        self.count("parked_total")
+
+    def take_back(self, product: Product) -> None:
+        """The product waits again, or is parked after its last delivery."""
+        if self.is_used_up(product):
+            self.park(product)
+        else:
+            self.insert(product)
+
     def insert(self, product: Product) -> None:
         """Put a product back where its sequence belongs among those of its priority."""
         for place, other in enumerate(self.waiting):
@@ -152,6 +166,10 @@ class Chain:
             place = self.choose(candidates)
             self.turn = place.name
             product.deliveries = 0
+            if place.is_used_up(product):
+                place.count("admitted")
+                place.park(product)
+                return
             if place.terms["blocking"] or not place.is_full:
                 place.waiting.append(product)
                 place.count("admitted")
@@ -185,9 +203,8 @@ class Chain:
             if got and product.deliveries >= SUSPECT:
                 break
             place.waiting.remove(product)
-            if 0 < place.terms["deliveries_max"] <= max(product.deliveries, product.restarts):
-                place.parked[product.sequence] = product
-                place.count("parked_total")
+            if place.is_used_up(product):
+                place.park(product)
                 continue
             place.count("redelivered", product.deliveries > 0)
             product.deliveries += 1
@@ -207,7 +224,7 @@ class Chain:
             place.count("discarded")
         else:
             product.deliveries -= how == "nack"
-            place.insert(product)
+            place.take_back(product)
 
     def restore(self, place: Place, product: Product) -> None:
         """Restore a product whose consumer is dead."""
@@ -217,10 +234,10 @@ class Chain:
             self.arrive(product, self.behind(place.stage, product))
         elif where == "start":
             product.restarts += 1
-            self.choose(self.behind(0, product)).insert(product)
+            self.choose(self.behind(0, product)).take_back(product)
         elif where == "group":
             chosen = self.choose([other for other in self.behind(0, product) if other.stage == place.stage])
             self.turn = chosen.name
-            chosen.insert(product)
+            chosen.take_back(product)
         else:
-            place.insert(product)
+            place.take_back(product)

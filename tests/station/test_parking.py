@@ -46,6 +46,67 @@ def test_a_product_that_fails_too_often_is_parked_and_the_others_are_delivered(q
     assert (parked.feed, parked.ident, parked.size) == ("a", "bad", 3)
 
 
+def where(station: Station) -> tuple[int, int, int]:
+    """Products that wait, that are leased, and that are parked."""
+    told = station.statistics()
+    assert told.parked == len(station.parked())
+    return told.waiting, told.leased, told.parked
+
+
+def test_a_product_is_parked_when_it_comes_back_from_its_last_delivery(queue: Queue) -> None:
+    """And not when the next consumer asks: there may be none, and it would seem to wait."""
+    station = queue.station("s", "**", deliveries_max=2)
+    put(queue, "bad")
+    with station.attach() as consumer:
+        fail(consumer)
+        assert where(station) == (1, 0, 0)
+        fail(consumer)
+        assert where(station) == (0, 0, 1)
+    assert station.lag().products == 0
+    assert (station.retry(), where(station)) == (1, (1, 0, 0))
+
+
+def test_a_product_that_killed_its_last_consumer_is_parked_without_another_one(queue: Queue) -> None:
+    station = queue.station("s", "**", deliveries_max=1)
+    put(queue, "1", "2")
+    for number, ask in enumerate([lambda: len(station.parked()), lambda: station.forget()]):
+        consumer = station.attach()
+        consumer.get_nowait()
+        vanish(consumer)
+        assert ask() == number + 1
+    assert where(station) == (0, 0, 0)
+
+
+def test_a_product_of_a_consumer_that_left_by_an_exception_is_parked(queue: Queue) -> None:
+    station = queue.station("s", "**", deliveries_max=1)
+    put(queue, "bad")
+    with pytest.raises(ValueError, match="decode"), station.attach() as consumer:
+        consumer.get_nowait()
+        raise ValueError("cannot decode")
+    assert where(station) == (0, 0, 1)
+
+
+def test_a_product_in_its_last_delivery_goes_on_when_its_station_is_removed(queue: Queue) -> None:
+    first = queue.station("first", "**", deliveries_max=1)
+    second = queue.station("second", "**", after="first")
+    put(queue, "1")
+    consumer = first.attach()
+    consumer.get_nowait()
+    first.remove()
+    assert drain(second) == ["1"]
+
+
+def test_a_product_that_was_sent_back_too_often_for_a_station_is_parked_on_its_way(queue: Queue) -> None:
+    first = queue.station("first", "**", restore="start", deliveries_max=5)
+    second = queue.station("second", "**", after="first", restore="start", deliveries_max=2)
+    put(queue, "bad")
+    for _ in range(2):
+        assert drain(first) == ["bad"]
+        assert kill_one(second) == ["bad"]
+    assert drain(first) == ["bad"]
+    assert (where(first), where(second)) == ((0, 0, 0), (0, 0, 1))
+
+
 def test_a_product_that_kills_its_consumers_is_parked(queue: Queue) -> None:
     station = queue.station("s", "**", deliveries_max=3)
     put(queue, "bad", "good")

@@ -26,7 +26,7 @@ def work_until_death(path: Path, ledger: Path, point: str, passes: int) -> None:
     queue = Queue.open(path)
     faults.arm(point, passes)
     first, second = queue.station("first"), queue.station("second")
-    mine, behind = first.attach(), second.attach()
+    mine, behind, failing = first.attach(), second.attach(), queue.station("failing").attach()
     colleagues = []
     for number in range(5000):
         receipt = queue.put_many(
@@ -42,6 +42,7 @@ def work_until_death(path: Path, ledger: Path, point: str, passes: int) -> None:
         back = 1 if len(batch) > 1 else 0
         mine.nack(list(batch)[:back])
         mine.ack(list(batch)[back:], payloads=[b"revised" if i % 3 == 0 else None for i in range(back, len(batch))])
+        failing.nack(failing.get(2, 0.0), failed=True)  # parks them
         batch = behind.get(20, 0.0)
         for what in ("trying", "done"):
             os.write(out, f"{what} {' '.join(map(str, batch.sequences))}\n".encode())
@@ -78,7 +79,19 @@ def judge(path: Path, ledger: Path) -> None:
         assert sent <= everything, "a put that had returned was lost"
         assert everything - set(done) - set(rest) <= trying, "lost"
         assert queue.station("second").statistics().acknowledged == len(everything)
+        assert sorted(parked_or_waiting(queue)) == sorted(everything)
         assert queue.check() == []
+
+
+def parked_or_waiting(queue: Queue) -> list[int]:
+    """The products of the station where all fail."""
+    station = queue.station("failing")
+    found = [parked.sequence for parked in station.parked()]
+    with station.attach() as consumer:
+        while len(batch := consumer.get(1000, 0.0)):
+            found += map(int, batch.sequences)
+            consumer.ack(batch)
+    return found
 
 
 def kill_at(path: Path, ledger: Path, point: str, passes: int) -> None:
@@ -93,6 +106,7 @@ def place(shared_memory: Path) -> Path:
     with Queue.create(shared_memory / "q", size="16MiB", durability="memory", dedup="none", origin="here") as queue:
         queue.station("first", None, deliveries_max=0)
         queue.station("second", None, after="first", deliveries_max=0)
+        queue.station("failing", None, deliveries_max=1)
     return shared_memory
 
 

@@ -153,7 +153,7 @@ class ChainMachine(RuleBasedStateMachine):
         for _, _, product in sorted(worker.held, key=lambda held: held[2].sequence):
             del worker.place.leased[product.sequence]
             product.deliveries -= 1  # leaving on request is no delivery
-            worker.place.insert(product)
+            worker.place.take_back(product)
         self.workers[self.workers.index(worker)] = self.attach(worker.place)
 
     # --- administration --------------------------------------------------------------------------
@@ -189,6 +189,13 @@ class ChainMachine(RuleBasedStateMachine):
         self.stations[place.name].change(capacity=capacity)
         place.terms["capacity"] = capacity
 
+    @rule(which=picks, deliveries_max=st.sampled_from([0, 1, 2, 5]))
+    def change_limit(self, which: int, deliveries_max: int) -> None:
+        """What waits already is parked when it would be delivered."""
+        place = self.pick(which, list(self.chain.places.values()))
+        self.stations[place.name].change(deliveries_max=deliveries_max)
+        place.terms["deliveries_max"] = deliveries_max
+
     @rule(which=picks, wish=wishes)
     def change_selection(self, which: int, wish: Wish) -> None:
         place = self.pick(which, list(self.chain.places.values()))
@@ -203,7 +210,7 @@ class ChainMachine(RuleBasedStateMachine):
             for _, _, product in sorted(worker.held, key=lambda held: held[2].sequence):
                 del worker.place.leased[product.sequence]
                 product.deliveries -= 1
-                worker.place.insert(product)
+                worker.place.take_back(product)
         self.queue.close()
         for place in self.chain.places.values():  # the lists are rebuilt, by sequence
             place.waiting.sort(key=lambda product: product.sequence)
@@ -222,7 +229,8 @@ class ChainMachine(RuleBasedStateMachine):
                 len(place.waiting), len(place.leased), len(place.parked),
             ), name  # fmt: skip
             unseen = [each for each in self.chain.unseen if name in each.selections]
-            assert told.behind == sum(each.selections[name].selects(each.feed) for each in unseen), name
+            selected = sum(each.selections[name].selects(each.feed) for each in unseen)
+            assert told.behind == selected // place.terms["prescale"], name
             for what in (
                 "admitted",
                 "delivered",

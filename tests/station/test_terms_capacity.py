@@ -6,7 +6,7 @@ import pytest
 from handling import EPOCH_NS, drain, idents, put, vanish, work
 
 from headrace import Queue, Selection
-from headrace.errors import RejectedError, StationError
+from headrace.errors import ConsumersFullError, RejectedError
 from headrace.testing import MockClock
 
 
@@ -143,7 +143,7 @@ def test_a_change_is_seen_by_other_openings(queue: Queue, clock: MockClock) -> N
 def test_more_consumers_than_consumers_max_are_refused(queue: Queue) -> None:
     station = queue.station("s", "**", consumers_max=2)
     first, _second = station.attach(), station.attach()
-    with pytest.raises(StationError, match="2 consumers, its consumers_max"):
+    with pytest.raises(ConsumersFullError, match="2 consumers, its consumers_max"):
         station.attach()
     first.detach()
     third = station.attach()

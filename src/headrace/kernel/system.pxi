@@ -188,7 +188,8 @@ cdef enum:
     FAIL_RELEASED = 22
     FAIL_REBUILT = 23
     FAIL_REVISED = 24
-    FAIL_OTHER = 25
+    FAIL_PARKED = 25
+    FAIL_OTHER = 26
 
 FAILPOINTS = {
     "append:record-written": FAIL_RECORD,
@@ -215,6 +216,7 @@ FAILPOINTS = {
     "chain:released": FAIL_RELEASED,
     "chain:rebuilt": FAIL_REBUILT,
     "chain:revised": FAIL_REVISED,
+    "chain:parked": FAIL_PARKED,
 }
 
 cdef int armed_point = FAIL_NEVER

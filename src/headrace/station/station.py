@@ -15,7 +15,7 @@ from typing import Any, Unpack
 import msgspec
 import numpy as np
 
-from headrace.errors import OptionError, StationError, StationMissingError
+from headrace.errors import ConsumersFullError, OptionError, StationError, StationMissingError
 from headrace.kernel import _kernel as kernel
 from headrace.log.explain import explaining
 from headrace.log.log import Log
@@ -90,7 +90,7 @@ class Station:
         chain.recover()
         here = sum(member == terms.member for _, member, *_ in chain.kernel.consumers())
         if terms.consumers_max is not None and here >= terms.consumers_max:
-            raise StationError(
+            raise ConsumersFullError(
                 f"station {self.name!r} has {here} consumer{'' if here == 1 else 's'}, its consumers_max",
                 "detach one, or raise consumers_max",
             )
@@ -179,6 +179,7 @@ class Station:
         """Products that were parked after too many deliveries, the oldest first."""
         self._log.check_open()
         with explaining(self._log.path):
+            self._stations.recover(self._chain)  # the last consumer may have died of its product
             found = self._chain.kernel.slots(self.terms.member, kernel.SLOT_PARKED)
         return sorted((self._describe(*slot) for slot in found), key=lambda parked: parked.sequence)
 
@@ -210,6 +211,7 @@ class Station:
         chosen = None if sequences is None else np.array(sequences, np.uint64)
         self._log.check_open()
         with explaining(self._log.path):
+            self._stations.recover(self._chain)
             return self._chain.kernel.unpark(self.terms.member, chosen, retry)
 
     # --- statistics -------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ import pytest
 
 from headrace import Selection
 from headrace.errors import (
+    ConsumersFullError,
     OptionError,
-    StationError,
     StationExistsError,
     StationMissingError,
 )
@@ -113,5 +113,5 @@ def test_pacing_fills_batches(queue: AnyQueue) -> None:
 
 def test_consumers_beyond_consumers_max_are_refused(queue: AnyQueue) -> None:
     station = queue.station("s", "**", consumers_max=1)
-    with station.attach(), pytest.raises(StationError, match="1 consumer, its consumers_max"):
+    with station.attach(), pytest.raises(ConsumersFullError, match="1 consumer, its consumers_max"):
         station.attach()

@@ -348,6 +348,8 @@ cdef class Chain:
                 store64(&consumer.left_ns, consumer.attached_ns)
         unlock_chain(self.header)
         self.wake_consumers()
+        if failed:
+            call_waiters(self.header, FOR_LOW)    # a product that was parked holds nothing back
         if restored < 0:
             raise MemoryError
         return mine

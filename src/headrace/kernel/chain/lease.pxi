@@ -68,8 +68,8 @@ cdef int take_leases(ChainHeader *chain, uint32_t number, uint64_t epoch, uint32
             else:                    # too late for this station; stations behind it may allow more time
                 go_on(chain, place, slot.wanted & member.later, False)
             continue
-        if member.deliveries_max != 0 and max(slot.deliveries, slot.restarts) >= member.deliveries_max:
-            park(chain, place)
+        if is_used_up(member, slot):     # by terms that have changed since it began to wait
+            park(chain, place, consumer.member)
             continue
         if slot.deliveries:
             member.redelivered += 1

@@ -64,7 +64,8 @@ cdef void remove_from_slot(ChainHeader *chain, uint32_t place, uint32_t number) 
         release_slot(chain, place)
     elif state_of(slot) == SLOT_LEASED:
         consumer_at(chain, owner_of(slot)).leased -= 1
-        give_back_slot(chain, place, RESTORE_INPUT)
+        member_at(chain, number).leased -= 1
+        come_back(chain, place, number)    # even after its last delivery: stations behind may want it
 
 
 cdef size_t unpark(ChainHeader *chain, uint32_t number, const uint64_t *sequences, size_t count,

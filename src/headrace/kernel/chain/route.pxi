@@ -63,7 +63,7 @@ cdef void come_back(ChainHeader *chain, uint32_t place, uint32_t number) noexcep
 
 
 cdef void go_on(ChainHeader *chain, uint32_t place, uint64_t candidates, bint in_order) noexcept nogil:
-    """As `arrive`, for a product that is in hand already."""
+    """As `arrive`, for a product that is in hand already. `in_order`: it comes back, and may be parked."""
     arrive(chain, place, candidates, in_order)
     if candidates:
         note_surge(chain)
@@ -82,11 +82,17 @@ cdef void arrive(ChainHeader *chain, uint32_t place, uint64_t candidates, bint i
         member = member_at(chain, number)
         if member.grouped:
             member_at(chain, keeper_of(chain, member.stage)).turn = number
-        if not in_order:
-            slot_at(chain, place).deliveries = 0
-        if member.blocking or in_order or not is_full(member):
-            member.admitted += not in_order
-            enlist(chain, place, number, in_order)
+        if in_order:
+            wait_or_park(chain, place, number)
+            return
+        slot_at(chain, place).deliveries = 0
+        if is_used_up(member, slot_at(chain, place)):    # it was sent back to the start too often
+            member.admitted += 1
+            park(chain, place, number)
+            return
+        if member.blocking or not is_full(member):
+            member.admitted += 1
+            enlist(chain, place, number, False)
             return
         candidates = slot_at(chain, place).wanted & member.later
         if member.discard == BY_LIFO or member.discard == BY_ANY:
@@ -108,10 +114,22 @@ cdef void arrive(ChainHeader *chain, uint32_t place, uint64_t candidates, bint i
     release_slot(chain, place)
 
 
-cdef void park(ChainHeader *chain, uint32_t place) noexcept nogil:
+cdef inline bint is_used_up(Member *member, Slot *slot) noexcept nogil:
+    """Was the product delivered as often as the station allows?"""
+    return member.deliveries_max != 0 and max(slot.deliveries, slot.restarts) >= member.deliveries_max
+
+
+cdef void wait_or_park(ChainHeader *chain, uint32_t place, uint32_t number) noexcept nogil:
+    """A product comes back to a station: it waits there in its old position, unless this was its last delivery."""
+    if is_used_up(member_at(chain, number), slot_at(chain, place)):
+        park(chain, place, number)
+    else:
+        come_back(chain, place, number)
+
+
+cdef void park(ChainHeader *chain, uint32_t place, uint32_t number) noexcept nogil:
     """Set aside a product that no consumer could process. It does not wait and holds nothing back."""
     cdef Slot *slot = slot_at(chain, place)
-    cdef uint32_t number = station_of(slot)
     cdef Member *member = member_at(chain, number)
     if member.parked >= PARKED_MAX:
         member.dropped_parking += 1
@@ -119,6 +137,7 @@ cdef void park(ChainHeader *chain, uint32_t place) noexcept nogil:
         return
     leave_hand(chain, place)
     store64(&slot.mark, mark_of(SLOT_PARKED, number, 0, 0))
+    failpoint(FAIL_PARKED)
     slot.next = NOWHERE
     member.parked += 1
     member.parked_total += 1
@@ -135,7 +154,10 @@ cdef uint64_t stage_of(ChainHeader *chain, Member *member) noexcept nogil:
 
 
 cdef void give_back_slot(ChainHeader *chain, uint32_t place, uint32_t where) noexcept nogil:
-    """A leased product returns unprocessed: to the input, the output, the start of the chain, or the group."""
+    """A leased product returns unprocessed: to the input, the output, the start of the chain, or the group.
+
+    Here it is parked after its last delivery, and not when the next consumer asks: there may be none.
+    """
     cdef Slot *slot = slot_at(chain, place)
     cdef uint32_t number = station_of(slot)
     cdef Member *member = member_at(chain, number)
@@ -148,4 +170,4 @@ cdef void give_back_slot(ChainHeader *chain, uint32_t place, uint32_t where) noe
     elif where == RESTORE_GROUP and member.grouped:
         go_on(chain, place, slot.wanted & stage_of(chain, member), True)
     else:
-        come_back(chain, place, number)
+        wait_or_park(chain, place, number)
