@@ -1,9 +1,8 @@
 """The monitor system of a telescope array: antennas supply a channel from other machines, programs consume it.
 
-For crews of telescopes and detectors. Each antenna, the site and each consumer is a process of its own, and they share
-nothing but the site's endpoint, which may be that of another machine. A reading is worth nothing after a second, so the
-channel has a timeout: a consumer that is too slow misses readings, and they are counted. `headrace bench channels` has
-all 50 suppliers of the CARMA array.
+For crews of telescopes and detectors. Each antenna, the site and each consumer is a process of its own; they share
+only the site's endpoint, which may be on another machine. A reading is worth nothing after a second, so the channel has
+a timeout: a consumer that is too slow misses readings, which are counted. `headrace bench channels` has all of CARMA.
 
     python carma.py
     python carma.py tcp/denver.example.org:7447
@@ -59,7 +58,7 @@ def observe(endpoint: str) -> None:
             process.start()
         for process in processes:
             process.join()
-        print(f"pushed so far: {monitor.statistics().pushed}")
+        print(f"so far, over all runs: {monitor.statistics().pushed} pushed")
         for counts in (station.statistics() for station in stations):
             print(f"{counts.name}: {counts.acknowledged} received, {counts.expired} expired, {counts.waiting} waiting")
 

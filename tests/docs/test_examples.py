@@ -81,7 +81,7 @@ def test_the_monitor_drops_readings_and_no_alarm(folder: Path) -> None:
 @pytest.mark.processes
 def test_the_readings_of_the_antennas_reach_both_consumers_or_expire(folder: Path) -> None:
     lines = ran(folder, "carma.py").splitlines()
-    assert lines[0] == "pushed so far: 24"
+    assert lines[0] == "so far, over all runs: 24 pushed"
     for name, line in zip(("display", "archive"), lines[1:], strict=True):
         counts = re.fullmatch(rf"{name}: (\d+) received, (\d+) expired, 0 waiting", line)
         assert counts is not None, line
