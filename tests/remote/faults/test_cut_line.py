@@ -31,6 +31,24 @@ def test_a_follower_goes_on_after_the_line_was_cut(served: Served, wire: Wire) -
     assert found == list("12345678")
 
 
+@pytest.mark.parametrize(("brief_s", "told"), [(240, []), (0, ["does not reply; retrying", "replies again"])])
+def test_a_brief_cut_is_not_logged(
+    served: Served, wire: Wire, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    brief_s: float, told: list[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(connections, "_BRIEF_S", brief_s)
+    remote = served.connect(wire.endpoint)
+    wire.cut()
+    silence = remote._connection._note_silence
+    failures: list[None] = []
+    monkeypatch.setattr(remote._connection, "_note_silence", lambda pending: failures.append(silence(pending)))
+    when(lambda: len(failures) > 1, wire.restore)
+    put(remote, "1")
+    lines = [line for line in caplog.messages if "repl" in line]
+    assert len(lines) == len(told)
+    assert all(part in line for part, line in zip(told, lines, strict=True))
+
+
 def test_a_call_that_is_made_while_the_line_breaks_is_abandoned(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ _REPLY_S = 60.0  # beyond the time that a call waits on purpose; a dead link is 
 _PRODUCTS_S = 600.0  # the same for replies with products: one may be large, and the link slow
 _SLOWEST_LINK = 20_000  # bytes per second
 _LARGE_BYTES = 1 << 18  # a payload beyond this may not fit into the buffers of a slow link
+_BRIEF_S = 1.0  # a silence that ends sooner is not logged
 _LEAVE_S = 1.0  # patience of `close`, and
 _LEFT_S = 5.0  # how long it waits for one reply: a site that hangs must not hold up the end of a program
 _GREETING_S_MIN = 0.5  # for a site that was found at the last moment
@@ -115,6 +116,7 @@ class Connection:
         self._parked: set[int] = set()  # those that are under way no longer, and may be repeated later
         self._followers = 0
         self._silent_since: float | None = None
+        self._silence_told = False  # to the log
         self._heard_at = 0.0  # when the last reply was read
         self._closed = threading.Event()
         self._pending: weakref.WeakSet[PendingReply] = weakref.WeakSet()
@@ -376,16 +378,22 @@ class Connection:
         await wait.pause(self._closed, pause_s if until is None else max(0.0, min(pause_s, until - time.monotonic())))
 
     def _note_silence(self, pending: PendingReply | None) -> None:
-        """A call got no reply: the site is silent since that was due, as far as that can be known."""
+        """A call got no reply: the site is silent since that was due, as far as that can be known.
+
+        A link that breaks and is restored within a second is not worth a line in the log.
+        """
+        now = time.monotonic()
         if self._silent_since is None:
-            now = time.monotonic()
             due = now if pending is None else min(now, pending.due_s)
             self._silent_since = max(self._heard_at, due, now - _NOTICED_S)
+        if not self._silence_told and now - self._silent_since >= _BRIEF_S:
+            self._silence_told = True
             log.warning("site %s at %s does not reply; retrying", self.site, self.endpoint)
 
     def _end_silence(self) -> None:
         since, self._silent_since = self._silent_since, None
-        if since is not None:
+        if since is not None and self._silence_told:
+            self._silence_told = False
             silent_s = time.monotonic() - since
             log.warning("site %s at %s replies again, after %.1f s", self.site, self.endpoint, silent_s)
 
