@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace import Queue
 from headrace.link.session import SessionTerms, open_session
+from headrace.queue import AnyQueue
+from headrace.remote.client.connect import connect_within
 from headrace.site.site import Site
 from support.commandline import Run, fill
 from support.fleet import free_port
@@ -105,6 +108,30 @@ def test_an_unreachable_site_is_named(run: Run, monkeypatch: pytest.MonkeyPatch)
     endpoint = f"tcp/127.0.0.1:{free_port()}"
     result = run("put", endpoint, "--feed", "a", stdin="x")
     assert (result.exit_code, endpoint in result.stderr, "try:" in result.stderr) == (3, True, True)
+
+
+def test_a_command_that_fails_before_its_first_product_sums_up_nothing(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.cli.options.CONNECT_S_MAX", 0.5)
+    result = run("put", f"tcp/127.0.0.1:{free_port()}", "--lines", "--feed", "a", stdin="x\n")
+    assert (result.exit_code, result.stdout) == (3, "")
+
+
+@pytest.mark.parametrize(("timeout", "patience_s"), [(None, 10), ("1h", 10), ("4s", 4), ("0s", 2)])
+def test_the_timeout_of_a_put_bounds_connecting_too(
+    run: Run, there: str, monkeypatch: pytest.MonkeyPatch, timeout: str | None, patience_s: float
+) -> None:
+    asked: list[float] = []
+
+    def connect(where: str, patience: float, *rest: Any) -> AnyQueue:
+        asked.append(patience)
+        return connect_within(where, patience, *rest)
+
+    monkeypatch.setattr("headrace.remote.client.connect.connect_within", connect)
+    options = [] if timeout is None else ["--timeout", timeout]
+    assert run("put", there, "--feed", "a", *options, stdin="x").exit_code == 0
+    assert asked == [patience_s]
 
 
 def test_credentials_come_from_the_environment(run: Run, there: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 CONNECT_S_MAX = 10.0  # a person waits
+CONNECT_S_MIN = 2.0  # a distant site needs some round trips
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
@@ -122,8 +123,8 @@ def selection_of(select: str | None, ident: str | None) -> "Selection":
 # --- the queue ------------------------------------------------------------------------------------
 
 
-def open_queue(word: str, *, waits: bool = False) -> "AnyQueue":
-    """Open the queue that a word names; SiteUnreachableError if its site does not answer.
+def open_queue(word: str, *, waits: bool = False, within_s: float | None = None) -> "AnyQueue":
+    """Open the queue that a word names; SiteUnreachableError if its site does not answer, `within_s` if that is given.
 
     With `waits`, a command that follows products waits for the return of a site, once it has been there.
     """
@@ -135,7 +136,8 @@ def open_queue(word: str, *, waits: bool = False) -> "AnyQueue":
     try:
         on_loss: OnLoss = "wait" if waits else "raise"
         refused_s = None if waits else REFUSED_S
-        return connect_within(place.where, CONNECT_S_MAX, *place.credentials(), refused_s, on_loss)
+        patience_s = CONNECT_S_MAX if within_s is None else min(CONNECT_S_MAX, max(within_s, CONNECT_S_MIN))
+        return connect_within(place.where, patience_s, *place.credentials(), refused_s, on_loss)
     except (NotAQueueError, QueueMissingError) as error:
         if place.where != word or not has_default():
             raise

@@ -75,7 +75,10 @@ class PutOptions:
 @click.option("--property", "pairs", multiple=True, metavar="NAME=VALUE", help="A property; may be repeated.")
 @click.option("--slice", "slice_number", type=click.IntRange(0, SLICE_MAX), help="The slice of the products.")
 @click.option(
-    "--timeout", type=AGE, help="How long to wait for a blocking station that is full, such as 10s. [default: no limit]"
+    "--timeout",
+    type=AGE,
+    help="How long to wait for a blocking station that is full, such as 10s, and for the connection to a site, there "
+    "2s to 10s. [default: no limit; 10s for the connection]",
 )
 @click.option("--lines", is_flag=True, help="Each line that is not empty is a product. [--ident: {name}:{line}]")
 @json_option
@@ -106,7 +109,10 @@ def put(
     options = PutOptions(template, lines, arguments)
     report = PutReport(feed, as_json, one_by_one=not lines and len(paths) <= MANY_FILES)
     try:
-        with open_queue(queue_path) as queue, progress_bar("putting", len(paths), len(paths) > MANY_FILES) as bar:
+        with (
+            open_queue(queue_path, within_s=timeout) as queue,
+            progress_bar("putting", len(paths), len(paths) > MANY_FILES) as bar,
+        ):
             for done, path in enumerate(paths, 1):
                 try:
                     with _opened(path) as stream:
@@ -115,7 +121,8 @@ def put(
                     report.refused(_shown(path), error.cause if isinstance(error, _UnreadableError) else error)
                 bar.set(done)
     except HeadraceError:  # the error speaks of the last product or batch; the others are in the queue
-        report.end()
+        if report.has_any:
+            report.end()
         raise
     return report.end()
 
@@ -262,6 +269,11 @@ class PutReport:
         elif self._one_by_one:
             known = f"duplicate of {sequence}" if duplicate else str(sequence)
             click.echo(f"{known:>8}  {self._feed}  {format_size(size)}  {failure.visible(ident)}")
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is something to sum up."""
+        return self.stored + self.duplicates + self.failed > 0
 
     def refused(self, name: str, error: HeadraceError | OSError) -> None:
         """One product was not put; the others are."""
