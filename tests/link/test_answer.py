@@ -3,6 +3,7 @@
 import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,3 +45,17 @@ def test_waiting_for_an_answer_can_be_ended() -> None:
         threading.Timer(0.1, is_over.set).start()
         frozen = f"tcp/127.0.0.1:{silent.getsockname()[1]}"
         assert first_answer((frozen,), LONG_S, is_over.is_set) == Answer(None)
+
+
+def test_a_name_server_that_does_not_answer_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_over, answers, real = threading.Event(), threading.Event(), socket.getaddrinfo
+
+    def look_up(host: str, *arguments: Any, flags: int = 0, **options: Any) -> Any:
+        if not flags:
+            is_over.set()  # the search ends while the name is being looked up
+            answers.wait()
+        return real(host, *arguments, flags=flags, **options)
+
+    monkeypatch.setattr("headrace.link.answer.socket.getaddrinfo", look_up)
+    assert first_answer(("tcp/localhost:9",), LONG_S, is_over.is_set) == Answer(None)
+    answers.set()

@@ -12,6 +12,7 @@ Datagram endpoints (udp, quic) cannot be asked: they count as if they might answ
 import errno
 import selectors
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -29,6 +30,7 @@ _WEB_QUESTION = (
 )
 _WAKE_S = 0.05
 _BEGUN = (0, errno.EINPROGRESS)
+_Address = tuple[int, Any]  # family and address of a socket
 _NOBODY = (errno.ECONNREFUSED, errno.ENOENT)
 
 
@@ -51,7 +53,8 @@ def first_answer(endpoints: Sequence[str], within_s: float, is_over: Callable[[]
     with _Asking() as asking:
         for text in endpoints:
             if text not in datagrams:
-                asking.begin(text, parse_endpoint(text))
+                endpoint = parse_endpoint(text)
+                asking.begin(text, _addresses(endpoint, lambda: is_over() or time.monotonic() >= until))
         while asking.is_waiting and time.monotonic() < until and not is_over():
             if found := asking.look():
                 return Answer(found)
@@ -71,8 +74,7 @@ class _Asking(ExitStack):
     def is_waiting(self) -> bool:
         return bool(self._waiting.get_map())
 
-    def begin(self, text: str, endpoint: Endpoint) -> None:
-        addresses = _addresses(endpoint)
+    def begin(self, text: str, addresses: list[_Address]) -> None:
         self.is_refused = self.is_refused and bool(addresses)
         for family, address in addresses:
             try:
@@ -108,11 +110,24 @@ class _Asking(ExitStack):
         self.is_refused = self.is_refused and result in _NOBODY
 
 
-def _addresses(endpoint: Endpoint) -> list[tuple[int, Any]]:
-    """The families and addresses of an endpoint; none: its host is unknown."""
+def _addresses(endpoint: Endpoint, is_over: Callable[[], bool]) -> list[_Address]:
+    """The families and addresses of an endpoint; none: its host is unknown.
+
+    A name server that does not answer can hold up the lookup of a name for long, so a daemon thread waits for it.
+    """
     if endpoint.protocol == UNIX:
         return [(socket.AF_UNIX, endpoint.host)]
+    if found := _looked_up(endpoint, socket.AI_NUMERICHOST):
+        return found
+    lookup = threading.Thread(target=lambda: found.extend(_looked_up(endpoint)), name="headrace-lookup", daemon=True)
+    lookup.start()
+    while lookup.is_alive() and not is_over():
+        lookup.join(_WAKE_S)
+    return list(found)
+
+
+def _looked_up(endpoint: Endpoint, flags: int = 0) -> list[_Address]:
     with suppress(OSError):
-        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=flags)
         return [(family, address) for family, _, _, _, address in found]
     return []
