@@ -250,6 +250,8 @@ def test_wrong_credentials_are_reported_by_name_as_by_endpoint_and_at_once(known
             assert type(by_name) is type(by_endpoint) is FabricError
             assert by_endpoint.problem.removeprefix(f"cannot connect to {endpoint}: ") in by_name.problem
             assert by_name.hint == by_endpoint.hint
+        know(known, endpoint, f"tcp/127.0.0.1:{free_port()}")
+        is_told("site:a", f"; at {endpoint}, check the password of ada", user=UserTerms("ada", "wrong"))
     with pytest.raises(SiteUnreachableError, match="connection refused"):
         headrace.connect(endpoint, user=UserTerms("ada", "secret"))
 

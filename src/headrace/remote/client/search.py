@@ -188,9 +188,9 @@ class _Search:
         return [each for each in self._heard.values() if not usable(each.endpoints, has_tls)]
 
     def _not_found(self, now: float) -> HeadraceError:
-        kind = self._kind()
-        within = f" within {format_age(now - self.begun)}" if kind is SiteUnreachableError else ""
-        return kind(f"no site {self.site!r} was found{within}; looked at {self._told()}", self._remedy())
+        waited_s = now - self.begun
+        within = f" within {format_age(waited_s)}" if waited_s >= _TOGETHER_S else ""
+        return self._kind()(f"no site {self.site!r} was found{within}; looked at {self._told()}", self._remedy())
 
     def _kind(self) -> type[HeadraceError]:
         """That of the mistake, if waiting changes nothing."""
@@ -199,12 +199,13 @@ class _Search:
         return OptionError if all(isinstance(look.reason, OptionError) for look in self._looks) else FabricError
 
     def _remedy(self) -> str:
-        found = [remedy for look in self._looks if (remedy := look.remedy())]
+        at = {remedy: look.where for look in self._looks if (remedy := look.remedy())}
+        found = [f"at {where}, {remedy}" for remedy, where in at.items()] if len(self._looks) > 1 else list(at)
         if self._unusable() and self.looking.tls is None:
             found.append("give the authority, a certificate and a key")
         if self._names() or not found:
             found.insert(0, self._other_name())
-        return "; ".join(list(dict.fromkeys(found))[:_REMEDIES_MAX])
+        return "; ".join(found[:_REMEDIES_MAX])
 
     def _other_name(self) -> str:
         names = self._names()
