@@ -165,6 +165,10 @@ class Client:
             begun_s = time.monotonic()
             try:
                 for event in stream:
+                    if (event.kind, event.reason) == ("changed", "restarted"):  # another run of a site that was there
+                        (before,) = (key for key in here if key[:2] == event.member.key[:2])
+                        here.remove(before)
+                        here.add(event.member.key)
                     if (event.kind == "joined") == (event.member.key in here):
                         raise RuntimeError(f"{event} does not follow from {here}")
                     (here.discard if event.kind == "left" else here.add)(event.member.key)
