@@ -12,7 +12,7 @@ import pytest
 import headrace
 from headrace.errors import OptionError, SiteUnreachableError
 from headrace.remote.client import connection as connections
-from headrace.remote.client.connection import Detached
+from headrace.remote.client.connection import Connection, Detached
 from headrace.remote.client.puts import Puts
 from headrace.remote.client.queue import RemoteQueue
 from headrace.remote.protocol.calls import Identify
@@ -55,6 +55,30 @@ def test_a_timeout_ends_a_put_at_a_site_that_is_frozen(
     wire.thaw()
     monkeypatch.undo()
     assert remote.wait_alive(240)
+
+
+@pytest.mark.parametrize("timeout", [None, 0.7])
+def test_a_get_that_begins_while_the_site_is_silent_does_not_give_up_at_once(
+    served: Served, monkeypatch: pytest.MonkeyPatch, timeout: float | None
+) -> None:
+    """A program that calls again after the error would spin otherwise."""
+    remote = served.connect(patience=0.5)
+    consumer = remote.station("s", "wx").attach()
+    served.stop()
+    attempts = 0
+    real = Connection.pause_by
+
+    async def pause_by(self: Connection, *arguments: Any) -> None:
+        nonlocal attempts
+        attempts += 1
+        await real(self, *arguments)
+
+    with pytest.raises(SiteUnreachableError):
+        consumer.get(1)
+    monkeypatch.setattr(Connection, "pause_by", pause_by)
+    with pytest.raises(SiteUnreachableError):
+        consumer.get(1, timeout)
+    assert attempts > 1
 
 
 def test_a_timeout_ends_a_get_and_the_next_one_has_what_the_first_leased(served: Served, wire: Wire) -> None:

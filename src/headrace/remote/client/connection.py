@@ -418,11 +418,19 @@ class Connection:
         since = self._silent_since
         return since is None or time.monotonic() - since < self.lasting_patience_s
 
-    def ends_at(self, until: float | None) -> float | None:
-        """When a call that ends by then has to end: earlier, if the site is silent and patience runs out before."""
+    def ends_at(self, begun: float, until: float | None) -> float | None:
+        """When a call that began then has to end: at its timeout `until`, or when the site was silent for `patience`.
+
+        A call that begins while the site is silent has all of `patience`: a program that tries again does not spin.
+        """
         since = self._silent_since
-        end = None if since is None or self.on_loss == "wait" else since + self.patience_s
+        end = None if since is None or self.on_loss == "wait" else max(since, begun) + self.patience_s
         return until if end is None else end if until is None else min(until, end)
+
+    def is_hopeless(self, begun: float, until: float | None) -> bool:
+        """Whether a call ends now because the site has been silent for `patience`."""
+        end = self.ends_at(begun, until)
+        return not self.has_patience and end is not None and time.monotonic() >= end
 
     def unreachable(self, begun: float | None = None, size: int = 0) -> SiteUnreachableError:
         """The error for a call of so many bytes that was `begun` then; it says since when the site was not heard."""

@@ -146,11 +146,11 @@ class RemoteConsumer:
         self._take_over()
         while True:
             left = WAIT_S_MAX if until is None else max(0.0, until - time.monotonic())
-            batch = await self._attempt(wait, n, min(left, WAIT_S_MAX), until)
+            batch = await self._attempt(wait, n, min(left, WAIT_S_MAX), begun, until)
             is_over = until is not None and time.monotonic() >= until
             if batch is not None and (len(batch) or is_over or self._interrupted):
                 return self._hand_out(batch)
-            if batch is None and not self._interrupted and not self._connection.has_patience:
+            if batch is None and not self._interrupted and self._connection.is_hopeless(begun, until):
                 raise self._connection.unreachable(begun)
             if batch is None and (is_over or self._interrupted):
                 return self._hand_out(batch_of(_EMPTY, b"", self._connection.names))
@@ -168,7 +168,9 @@ class RemoteConsumer:
             self._recent.append(batch)
         return batch
 
-    async def _attempt(self, wait: Wait, n: int, wait_s: float, until: float | None) -> RemoteBatch | None:
+    async def _attempt(
+        self, wait: Wait, n: int, wait_s: float, begun: float, until: float | None
+    ) -> RemoteBatch | None:
         """Ask once, or repeat the call that has no reply; None if no reply came or the site has to attach us again.
 
         A reply that comes after `until`, because the link is slow, is waited for by the next attempt.
@@ -182,7 +184,7 @@ class RemoteConsumer:
                 await wait.start(self._connection.sender, lambda: self._send(call, number))
             assert self._pending is not None
             pending, sent_ns = self._pending
-            if not await wait.has_ended(pending, within_s(self._connection.ends_at(until))):
+            if not await wait.has_ended(pending, within_s(self._connection.ends_at(begun, until))):
                 return None
             self._pending = None
             came = self._connection.read(pending.take(), Products, pending)

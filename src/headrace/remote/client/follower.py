@@ -161,9 +161,8 @@ class RemoteFollower:
         self._spent_s, turn = 0.0, 0
         while not self._stopped:
             read, is_new = await self._pending_read(wait, deadline)
-            if not await read.has_ended(
-                wait, self._connection.ends_at(deadline)
-            ):  # the next call goes on with it: the link may be slow
+            ends_at = self._connection.ends_at(begun, deadline)
+            if not await read.has_ended(wait, ends_at):  # the next call goes on with it: the link may be slow
                 raise self._connection.unreachable(begun)
             came = await self._take(wait, read)
             if came is not None and (batch := self._move(*came)) is not None:
@@ -174,7 +173,7 @@ class RemoteFollower:
                     raise self._connection.unreachable(begun)
                 break
             if came is None:
-                if not self._connection.has_patience:
+                if self._connection.is_hopeless(begun, deadline):
                     raise self._connection.unreachable(begun)
                 await self._connection.pause_by(wait, turn, deadline)
             turn = turn + 1 if came is None else 0

@@ -46,7 +46,7 @@ class RemoteSource:
         begun = time.monotonic()
         left_s = TURN_S if deadline is None else max(0.0, deadline - begun)
         wait_s = 0.0 if self._is_unreachable else min(left_s, TURN_S)
-        last_s = within_s(self._connection.ends_at(deadline))
+        last_s = within_s(self._connection.ends_at(0.0, deadline))
         limit_s = wait_s + _REPLY_S if last_s is None else min(wait_s + _REPLY_S, last_s)
         call = WatchMembers(self._list_id, self._state, wait_s)
         pending = self._pending = await self._connection.start_by(wait, call, wait_s=wait_s, limit_s=limit_s)
