@@ -213,18 +213,23 @@ def test_the_first_batch_of_a_follower_has_the_time_that_its_beginning_left(serv
     assert list(follower) == []
 
 
-def test_a_get_that_has_to_attach_again_ends_by_its_timeout(
-    served: Served, wire: Wire, monkeypatch: pytest.MonkeyPatch
+def test_a_get_that_has_to_attach_again_gives_that_the_time_which_it_has_left(
+    served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody notices here that the link is broken, and a call waits an hour for its reply."""
-    remote = served.connect(wire.endpoint, on_loss="wait")
+    """Without a limit, the call would end when the link is given up, or after a minute."""
+    remote = served.connect(on_loss="wait")
     consumer = remote.station("s", "**").attach()
-    monkeypatch.setattr(remote._connection, "_abandon", lambda: None)
-    monkeypatch.setattr(connections, "_REPLY_S", 3600.0)
+    limits: list[float | None] = []
+
+    async def silent(*arguments: Any, limit_s: float | None = None, **options: Any) -> None:
+        limits.append(limit_s)
+
     consumer._attachment = 0
-    wire.freeze()
-    took(lambda: consumer.get(timeout=0.3))
-    assert not consumer._attachment
+    with monkeypatch.context() as patch:
+        patch.setattr(remote._connection, "attempt_by", silent)
+        assert len(consumer.get(timeout=0.3)) == 0
+    assert limits
+    assert all(limit_s is not None and limit_s <= 0.3 + connections.GRACE_S for limit_s in limits)
 
 
 def test_a_get_whose_products_expired_on_the_way_ends_by_its_timeout_and_they_go_back(
