@@ -15,7 +15,7 @@ from headrace.log.reading import Reading
 from headrace.product.batch import Batch, Lost
 from headrace.remote.client.arguments import checked_selection, timeout_of
 from headrace.remote.client.connection import Connection, within_s
-from headrace.remote.client.follower import ReadTerms, RemoteFollower
+from headrace.remote.client.follower import ReadTerms, RemoteFollower, follow_from
 from headrace.remote.protocol.calls import LoadCursor, RemoveCursor, SaveCursor
 from headrace.remote.protocol.replies import CursorPosition, Done
 
@@ -60,7 +60,7 @@ class RemoteCursor:
         """Batches from the position on, as they arrive. Commit each when its work is done."""
         terms, timeout_s, begun = ReadTerms.of(selection, limit, bytes_limit), timeout_of(timeout), time.monotonic()
         position = self._load(None if timeout_s is None else begun + timeout_s).position
-        return self._queue.follow_from(position, terms, timeout_s, begun)
+        return follow_from(self._queue, self._connection, position, terms, timeout_s, begun)
 
     def commit(self, batch: Batch) -> None:
         """The work on `batch` is done; a lost range in it is added to the record of this cursor."""

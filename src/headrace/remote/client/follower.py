@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import ProductDamagedError
 from headrace.log.log import Wanted
-from headrace.log.read import check_limit
+from headrace.log.read import Start, check_limit
 from headrace.product.batch import Batch
-from headrace.remote.client.arguments import selection_text
-from headrace.remote.client.connection import GRACE_S, Connection
+from headrace.remote.client.arguments import selection_text, start_text
+from headrace.remote.client.connection import GRACE_S, Connection, within_s
 from headrace.remote.client.pending import PendingReply, RawReply, SlowReply
 from headrace.remote.client.waiting import AWAITING, BLOCKING, Wait, finish
-from headrace.remote.protocol.calls import ReadProducts
+from headrace.remote.protocol.calls import ReadProducts, Resolve
 from headrace.remote.protocol.fields import PAGE_PRODUCTS_MAX, WAIT_S_MAX
 from headrace.remote.protocol.products import RemoteBatch, batch_of
-from headrace.remote.protocol.replies import Products
+from headrace.remote.protocol.replies import Number, Products
 from headrace.selection import Selection
 from headrace.units import parse_size
 
@@ -241,6 +241,15 @@ class RemoteFollower:
         batch = batch_of(reply, records, self._connection.names)
         self.position = batch.next
         return batch if len(batch) or batch.lost else None
+
+
+def follow_from(
+    queue: "RemoteQueue", connection: Connection, start: Start, terms: ReadTerms, timeout_s: float | None, begun: float
+) -> RemoteFollower:
+    """A follower; calls made since `begun` count towards its timeout."""
+    until = None if timeout_s is None else begun + timeout_s
+    position = connection.ask(Resolve(start_text(start)), Number, within_s=within_s(until))[0].value
+    return RemoteFollower(queue, connection, terms, position, timeout_s, time.monotonic() - begun)
 
 
 def read_all(connection: Connection, terms: ReadTerms, start: int | str) -> RemoteBatch:

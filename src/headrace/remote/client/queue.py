@@ -42,9 +42,9 @@ from headrace.remote.client.arguments import (
     timeout_of,
 )
 from headrace.remote.client.channel import RemoteChannel
-from headrace.remote.client.connection import Connection, within_s
+from headrace.remote.client.connection import Connection
 from headrace.remote.client.cursor import RemoteCursor
-from headrace.remote.client.follower import ReadTerms, RemoteFollower, read_all
+from headrace.remote.client.follower import ReadTerms, RemoteFollower, follow_from, read_all
 from headrace.remote.client.members import RemoteSource
 from headrace.remote.client.puts import Put, Puts, many_put, one_put, receipt_of
 from headrace.remote.client.station import RemoteStation, options_of
@@ -192,14 +192,7 @@ class RemoteQueue:
     ) -> RemoteFollower:  # fmt: skip
         """Batches from `start` on, as they arrive. Nothing is lost or arrives twice if the connection breaks."""
         terms = ReadTerms.of(selection, limit, bytes_limit)
-        return self.follow_from(start, terms, timeout_of(timeout), time.monotonic())
-
-    def follow_from(self, start: Start, terms: ReadTerms, timeout_s: float | None, begun: float) -> RemoteFollower:
-        """As `follow`; calls made since `begun` count towards the timeout."""
-        until = None if timeout_s is None else begun + timeout_s
-        call = Resolve(start_text(start))
-        position = self._connection.ask(call, Number, within_s=within_s(until))[0].value
-        return RemoteFollower(self, self._connection, terms, position, timeout_s, time.monotonic() - begun)
+        return follow_from(self, self._connection, start, terms, timeout_of(timeout), time.monotonic())
 
     def resolve(self, start: Start) -> int:
         return self._connection.ask(Resolve(start_text(start)), Number)[0].value
