@@ -256,7 +256,7 @@ def test_a_dead_consumer_loses_its_lock_and_its_products_are_redelivered(make_qu
 
 def test_a_hung_consumer_loses_its_products_but_not_the_lock_of_its_place(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="none")
-    station = queue.station("a", "wx/**", hung_after="1ms")
+    station = queue.station("a", "wx/**", hung_after=0)
     put(queue, 1)
     file = chain_path(queue.path, 1)
 
@@ -268,6 +268,7 @@ def test_a_hung_consumer_loses_its_products_but_not_the_lock_of_its_place(make_q
         return consumer, consumer.get(1, 10)
 
     with at_work(work):
+        station.change(hung_after="1ms")
         heartbeat_ns = read_chain(queue.path, 1)["consumers"][0]["heartbeat_ns"]
         until(lambda: time.monotonic_ns() > heartbeat_ns + 2_000_000, "the heartbeat is too old")
         station.statistics()
