@@ -17,7 +17,7 @@ from matplotlib.text import Text
 
 from headrace import Queue
 from headrace.cli import demo_show
-from headrace.cli.demo_show import next_commands
+from headrace.cli.demo_show import next_commands, plot_in
 from headrace.demo import outcome
 from headrace.demo.outcome import Delivery, TableVerdicts, tables_of
 from headrace.demo.plan import GARBLED, WORKERS, Plan
@@ -268,3 +268,12 @@ def test_the_queue_of_a_demo_holds_more_than_the_feeder_puts() -> None:
     plan = Plan(Path("q"), Path(), seed=1, seconds=2)
     put = sum(len(draft.payload) + 512 for draft in plan.drafts())
     assert put < plan.queue_bytes / 2
+
+
+def test_the_plot_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert plot_in(tmp_path) == tmp_path / "headrace-demo.png"
+    (tmp_path / "headrace-demo.png").touch()
+    assert plot_in(tmp_path) == tmp_path / "headrace-demo.png"
+    other = os.getuid() + 1
+    monkeypatch.setattr(os, "getuid", lambda: other)
+    assert plot_in(tmp_path) == tmp_path / f"headrace-demo-{other}.png"

@@ -33,6 +33,13 @@ _ORDER = VERDICT_HEADER.index("out of order")
 _PLOT = "headrace-demo.png"
 
 
+def plot_in(folder: Path) -> Path:
+    """Where to save the plot in a folder that users share: another user's plot stays as it is."""
+    file = folder / _PLOT
+    is_ours = not file.exists() or file.stat().st_uid == os.getuid()
+    return file if is_ours else file.with_stem(f"{file.stem}-{os.getuid()}")
+
+
 def run_demo(seconds: float, seed: int, keep: str | None, plot: str | None, pipeline: bool, as_json: bool) -> int:
     """Run it and show its result; the exit code is 0 if nothing was lost, duplicated, out of order or altered."""
     if keep is not None and Path(keep).exists():
@@ -42,7 +49,7 @@ def run_demo(seconds: float, seed: int, keep: str | None, plot: str | None, pipe
     with tempfile.TemporaryDirectory(prefix="headrace-demo-") as folder:
         queues = Path(keep or Path(folder) / "queues").absolute()
         plan = Plan(queues, Path(folder), seed, seconds, start_of(seconds, time.time_ns()))
-        plot_path = Path(plot) if plot else (Path(keep) if keep else Path(tempfile.gettempdir())) / _PLOT
+        plot_path = Path(plot) if plot else Path(keep) / _PLOT if keep else plot_in(Path(tempfile.gettempdir()))
         queues.mkdir(parents=True)
         with (
             Queue.create(plan.first, size=plan.queue_bytes, origin=FIRST) as first,
