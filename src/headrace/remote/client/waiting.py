@@ -51,7 +51,7 @@ class Sender:
                 with suppress(RuntimeError):  # the event loop was closed meanwhile
                     try:
                         result = act()
-                    except BaseException as error:  # noqa: BLE001 - belongs to whoever awaits it
+                    except BaseException as error:  # noqa: BLE001 - for the task that awaits it
                         future.set_exception(error)
                     else:
                         future.set_result(result)

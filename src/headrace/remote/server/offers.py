@@ -2,7 +2,7 @@
 
 A site shows a digest of its feeds in a token. Another site whose clients watch members queries its description when
 the digest changes; that has the feeds which the other site may receive. So nobody polls, and a fabric that nobody
-watches has no queries at all. The digest is made anew every two seconds.
+watches has no queries at all. The digest is made again every two seconds.
 """
 
 import hashlib
