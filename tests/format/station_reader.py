@@ -41,6 +41,7 @@ NULL = (type(None),)
 TYPES = {
     "integer": INTEGER, "number": NUMBER, "string": STRING, "boolean": BOOLEAN, "array": ARRAY, "object": OBJECT,
     "integer or null": INTEGER + NULL, "number or null": NUMBER + NULL, "string or null": STRING + NULL,
+    "object or null": OBJECT + NULL,
 }  # fmt: skip
 STATIONS: Members = {
     "format": (INTEGER, NONE),
@@ -60,11 +61,16 @@ STATION: Members = {
     "retired": (ARRAY, []),
 }  # fmt: skip
 RETIRED: Members = {"until": (INTEGER, NONE), "selection": (STRING + NULL, NONE), "local": (BOOLEAN, NONE)}
-CHANNELS: Members = {"format": (INTEGER, 1), "next_number": (INTEGER, 1), "channels": (OBJECT, {})}
+CHANNELS_FORMAT = 2
+CHANNELS: Members = {
+    "format": (INTEGER, CHANNELS_FORMAT), "next_number": (INTEGER, 1), "slicings": (INTEGER, 0),
+    "channels": (OBJECT, {}),
+}  # fmt: skip
 CHANNEL: Members = {
     "name": (STRING, NONE), "number": (INTEGER, NONE), "feed": (STRING, NONE), "created_ns": (INTEGER, NONE),
-    "qos": (OBJECT, NONE), "stations": (OBJECT, {}),
+    "qos": (OBJECT, NONE), "slicing": (OBJECT + NULL, None), "stations": (OBJECT, {}),
 }  # fmt: skip
+SLICING: Members = {"slices": (INTEGER, NONE), "assign": (STRING, NONE)}
 QOS: Members = {
     "reliability": (STRING, "best_effort"), "connections": (STRING, "persistent"), "order": (STRING, "any"),
     "discard": (STRING, "any"), "max_per_consumer": (INTEGER + NULL, None), "max_queue": (INTEGER + NULL, None),
@@ -155,13 +161,15 @@ def read_stations(directory: Path) -> Fields:
 
 def read_channels(directory: Path) -> Fields:
     """The content of channels.json."""
-    document = read_document(directory / "channels.json", CHANNELS)
+    document = read_document(directory / "channels.json", CHANNELS, CHANNELS_FORMAT)
     channels = {}
     for name, definition in document["channels"].items():
         channel = members_of(CHANNEL, definition)
         check(channel["name"] == name, f"channel {name!r} calls itself {channel['name']!r}")
         for said in channel["stations"].values():
             members_of(QOS, said)
+        if channel["slicing"] is not None:
+            channel["slicing"] = members_of(SLICING, channel["slicing"])
         channels[name] = channel | {"qos": members_of(QOS, channel["qos"])}
     return document | {"channels": channels}
 

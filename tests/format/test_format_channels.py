@@ -15,6 +15,7 @@ from station_reader import NONE, is_locked, read_channels, read_suppliers, suppl
 from headrace import Queue
 from headrace.channel.document import ChannelDocument, Definition
 from headrace.channel.qos import QoS
+from headrace.channel.slicing import Slicing
 from headrace.errors import QueueVersionError, RejectedError
 
 MakeQueue = Callable[..., Queue]
@@ -22,7 +23,12 @@ MakeQueue = Callable[..., Queue]
 
 @pytest.mark.parametrize(
     ("members", "struct_type"),
-    [(station_reader.CHANNELS, ChannelDocument), (station_reader.CHANNEL, Definition), (station_reader.QOS, QoS)],
+    [
+        (station_reader.CHANNELS, ChannelDocument),
+        (station_reader.CHANNEL, Definition),
+        (station_reader.QOS, QoS),
+        (station_reader.SLICING, Slicing),
+    ],
 )
 def test_the_structs_have_the_members_of_the_page(members: station_reader.Members, struct_type: type) -> None:
     defaults = {
@@ -69,13 +75,45 @@ def test_a_channels_json_of_a_newer_version_is_refused(make_queue: MakeQueue) ->
     queue.channel("radar", "wx/radar")
     file = queue.path / "channels.json"
     text = file.read_text()
-    file.write_text(json.dumps(json.loads(text) | {"format": 2, "something": "new"}))
+    file.write_text(json.dumps(json.loads(text) | {"format": 3, "something": "new"}))
     with pytest.raises(reader.OtherVersion):
         read_channels(queue.path)
-    with pytest.raises(QueueVersionError, match=r"channels\.json has format 2.*upgrade"):
+    with pytest.raises(QueueVersionError, match=r"channels\.json has format 3.*upgrade"):
         queue.channels()
     file.write_text(text)
     assert queue.channels() == list(read_channels(queue.path)["channels"])
+
+
+def test_the_slices_of_a_channel_are_in_channels_json(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    assert queue.channel("plain", "**").definition.slicing is None
+    queue.channel("radar", "wx/radar", slices=12, assign="property:station")
+    queue.channel("lightning", "wx/lightning", assign="grid:lat,lon,4x8")
+    document = read_channels(queue.path)
+    said = {name: channel["slicing"] for name, channel in document["channels"].items()}
+    assert said == {
+        "plain": None,
+        "radar": {"slices": 12, "assign": "property:station"},
+        "lightning": {"slices": 32, "assign": "grid:lat,lon,4x8"},
+    }
+    assert document["slicings"] == 2
+    queue.channel("radar").remove()
+    assert read_channels(queue.path)["slicings"] == 3
+
+
+def test_a_channels_json_of_format_1_is_upgraded(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    queue.channel("radar", "wx/radar", timeout="10s")
+    file = queue.path / "channels.json"
+    old = json.loads(file.read_text())
+    del old["slicings"], old["channels"]["radar"]["slicing"]
+    file.write_text(json.dumps(old | {"format": 1}))
+    assert queue.channel("radar").definition.slicing is None
+    queue.channel("lightning", "wx/lightning", slices=8)
+    assert {name: bool(each["slicing"]) for name, each in read_channels(queue.path)["channels"].items()} == {
+        "radar": False,
+        "lightning": True,
+    }
 
 
 def test_the_words_of_a_supplier_are_where_the_page_says(make_queue: MakeQueue) -> None:

@@ -62,6 +62,7 @@ DOCUMENTS = {  # tables of JSON
     "Retired selection": station_reader.RETIRED,
     "channels.json": station_reader.CHANNELS,
     "Channel definition": station_reader.CHANNEL,
+    "Slicing": station_reader.SLICING,
     "Quality of service": station_reader.QOS,
 }
 

@@ -7,7 +7,8 @@ import pytest
 
 import headrace
 from headrace.channel.membership import STATION_ONLY
-from headrace.channel.qos import FIELDS, POLICIES, ChannelOptions, MemberOptions, QoS
+from headrace.channel.qos import FIELDS, POLICIES, ChannelOptions, MemberOptions, QoS, QoSOptions
+from headrace.channel.slicing import SLICING_OPTIONS
 from headrace.kernel import _kernel as kernel
 from headrace.station import terms
 from headrace.station.terms import CHANGEABLE, OPTIONS, ChangeableOptions, StationOptions, StationTerms
@@ -72,13 +73,14 @@ def test_the_words_that_editors_offer_are_those_of_the_kernel(kind: object, know
 
 
 def test_the_options_of_a_channel_are_those_of_its_quality_of_service() -> None:
-    assert set(ChannelOptions.__annotations__) == set(FIELDS)
+    assert set(QoSOptions.__annotations__) == set(FIELDS)
     assert len(FIELDS) == len(QoS.__struct_fields__)
-    assert set(POLICIES) <= set(ChannelOptions.__annotations__)
+    assert set(POLICIES) <= set(QoSOptions.__annotations__)
+    assert set(ChannelOptions.__annotations__) == {*FIELDS, *SLICING_OPTIONS}
 
 
 def test_a_station_of_a_channel_has_its_own_options_beside_those_of_the_channel() -> None:
-    assert set(MemberOptions.__annotations__) == {*ChannelOptions.__annotations__, *STATION_ONLY}
+    assert set(MemberOptions.__annotations__) == {*QoSOptions.__annotations__, *STATION_ONLY}
     by_channel = {"blocking", "durable", "capacity"}  # as reliability, connections and max_per_consumer
     assert set(STATION_ONLY) - {"start"} == set(StationOptions.__annotations__) - set(FIELDS) - by_channel
     assert {"after", "group"} == set(StationOptions.__annotations__) - set(ChangeableOptions.__annotations__)

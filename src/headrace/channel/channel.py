@@ -28,6 +28,7 @@ from headrace.channel.document import ChannelDocument, Definition, DefinitionFil
 from headrace.channel.pull import PullSupplier
 from headrace.channel.push import PushConsumer
 from headrace.channel.qos import FIELDS, ChannelOptions, MemberOptions, QoS, is_open, option_text
+from headrace.channel.slicing import SLICING_OPTIONS, Slicing, read_slicing, slicing_texts
 from headrace.channel.slots import connected_suppliers
 from headrace.channel.subtree import Subtree
 from headrace.channel.supplier import Supplier
@@ -41,6 +42,7 @@ from headrace.errors import (
 )
 from headrace.log.cursor import check_name
 from headrace.log.log import Log
+from headrace.station.conflicts import Conflict, terms_error
 from headrace.station.interface import AnyStation
 from headrace.station.leases import check_keep
 from headrace.station.opening import open_station
@@ -158,8 +160,7 @@ class Channel:
         TermsError, without any change, if they contradict each other, or if a station has set an option that would be
         looser than the channel's. An option set to None is left open.
         """
-        if "feed" in options:
-            raise OptionError("the feed of a channel cannot change", "remove the channel and create another one")
+        refuse_fixed(options)
         with self._file.changing():
             membership.change_channel(self._context, options)
 
@@ -177,7 +178,8 @@ class Channel:
             for name in stations:
                 open_station(context.log, context.stations, name, create=False).remove()
             rest = {name: each for name, each in document.channels.items() if name != self.name}
-            self._file.write(msgspec.structs.replace(document, channels=rest))
+            slicings = document.slicings + (definition.slicing is not None)
+            self._file.write(msgspec.structs.replace(document, slicings=slicings, channels=rest))
             context.suppliers_file(definition).unlink(missing_ok=True)
 
     # --- statistics -------------------------------------------------------------------------------
@@ -224,6 +226,7 @@ class Channel:
         definition = self.definition
         set_options = ((option, getattr(definition.qos, field)) for option, field in FIELDS.items())
         terms = [(option, option_text(option, value)) for option, value in set_options if not is_open(option, value)]
+        terms += slicing_texts(definition.slicing).items()
         stations = ", ".join(self.stations()) or "none"
         return facts_table(f"Channel {self.name}", [("feed", definition.feed), *terms, ("stations", stations)])
 
@@ -250,12 +253,15 @@ def open_channel(
         existing = document.channels.get(name)
         if existing is not None and _is_same(existing, feed, options):
             return channel
-        qos = agree(options, context.now_ns())
+        qos, slicing = agree(options, context.now_ns())
         if existing is not None:
-            raise _exists(existing, feed, qos)
+            raise _exists(existing, feed, qos, slicing)
         if feed is None:
             raise ChannelMissingError(f"{path} has no channel {name!r}", "to create it, give its feed")
-        file.write(_with_new(document, name, Subtree.of(feed).pattern, qos, context.now_ns()))
+        subtree = Subtree.of(feed)
+        if slicing is not None:
+            _refuse_overlap(document, name, subtree)
+        file.write(_with_new(document, name, subtree.pattern, qos, slicing, context.now_ns()))
     return channel
 
 
@@ -268,15 +274,42 @@ def _is_same(existing: Definition, feed: str | None, options: Mapping[str, Any])
     """Whether the channel was created with these terms, even if they would be refused now (a past stop_time)."""
     with contextlib.suppress(TermsError):
         same_feed = feed is None or Subtree.of(feed).pattern == existing.feed
-        return same_feed and QoS.of(**options) == existing.qos
+        of_qos = {option: value for option, value in options.items() if option not in SLICING_OPTIONS}
+        slicing, faults = read_slicing(options)
+        return same_feed and not faults and slicing == existing.slicing and QoS.of(**of_qos) == existing.qos
     return False
 
 
-def _exists(existing: Definition, feed: str | None, qos: QoS) -> ChannelExistsError:
+def refuse_fixed(options: Mapping[str, Any]) -> None:
+    """OptionError if one of these options of a channel never changes."""
+    for option in ("feed", *SLICING_OPTIONS):
+        if option in options:
+            subject = "feed of a channel" if option == "feed" else f"option {option} of a channel"
+            raise OptionError(f"the {subject} cannot change", "remove the channel and create another one")
+
+
+def _refuse_overlap(document: ChannelDocument, name: str, subtree: Subtree) -> None:
+    """TermsError if another channel assigns slices to some of these feeds: a product has one slice."""
+    for other in document.channels.values():
+        beside = Subtree.of(other.feed)
+        if other.slicing is not None and (beside.has(subtree.root) or subtree.has(beside.root)):
+            new = f"channel {name!r} would to {subtree.pattern}"
+            problem = f"channel {other.name!r} assigns slices to {other.feed}, and {new}"
+            remedy = f"use channel {other.name!r}, leave out slices and assign, or choose feeds that do not overlap"
+            raise terms_error([Conflict(SLICING_OPTIONS, problem, remedy)])
+
+
+def _exists(existing: Definition, feed: str | None, qos: QoS, slicing: Slicing | None) -> ChannelExistsError:
     differences = [
         f"{option} {option_text(option, getattr(existing.qos, field))}, not {option_text(option, getattr(qos, field))}"
         for option, field in FIELDS.items()
         if getattr(existing.qos, field) != getattr(qos, field)
+    ]
+    ours, theirs = slicing_texts(slicing), slicing_texts(existing.slicing)
+    differences += [
+        f"{option} {theirs.get(option, 'none')}, not {ours.get(option, 'none')}"
+        for option in SLICING_OPTIONS
+        if ours.get(option) != theirs.get(option)
     ]
     if feed is not None and Subtree.of(feed).pattern != existing.feed:
         differences.insert(0, f"feed {existing.feed}, not {feed}")
@@ -286,11 +319,15 @@ def _exists(existing: Definition, feed: str | None, qos: QoS) -> ChannelExistsEr
     )
 
 
-def _with_new(document: ChannelDocument, name: str, feed: str, qos: QoS, now_ns: int) -> ChannelDocument:
+def _with_new(
+    document: ChannelDocument, name: str, feed: str, qos: QoS, slicing: Slicing | None, now_ns: int
+) -> ChannelDocument:
     if len(document.channels) >= CHANNELS_MAX:
         raise ChannelNameError(
             f"the queue has {CHANNELS_MAX} channels, the maximum", "delete one: headrace channel delete"
         )
     number = document.next_number
-    new = Definition(name=name, number=number, feed=feed, created_ns=now_ns, qos=qos)
-    return msgspec.structs.replace(document, next_number=number + 1, channels={**document.channels, name: new})
+    new = Definition(name=name, number=number, feed=feed, created_ns=now_ns, qos=qos, slicing=slicing)
+    channels = {**document.channels, name: new}
+    slicings = document.slicings + (slicing is not None)
+    return msgspec.structs.replace(document, next_number=number + 1, slicings=slicings, channels=channels)

@@ -45,6 +45,7 @@ from headrace.channel.qos import (
     option_text,
     read_options,
 )
+from headrace.channel.slicing import SLICING_OPTIONS, Slicing, read_slicing
 from headrace.kernel import _kernel as kernel
 from headrace.station.conflicts import Compared, Conflict, contradictions, terms_error
 from headrace.station.terms import CAPACITY_MAX
@@ -59,18 +60,23 @@ _SAME = ("order", "discard")
 _AT_MOST = ("max_per_consumer", "timeout", "stop_time", "batch_max", "pacing", "consumers_max")
 
 
-def agree(options: Mapping[str, Any], now_ns: int | None = None) -> QoS:
-    """The QoS that the options set; TermsError with every conflict."""
+def agree(options: Mapping[str, Any], now_ns: int | None = None) -> tuple[QoS, Slicing | None]:
+    """The terms that the options set; TermsError with every conflict."""
     conflicts = find_conflicts(options, now_ns)
     if conflicts:
         raise terms_error(conflicts)
-    return QoS.of(**options)
+    return QoS.of(**_without_slices(options)), read_slicing(options)[0]
 
 
 def find_conflicts(options: Mapping[str, Any], now_ns: int | None = None) -> list[Conflict]:
     """Every conflict of options as people write them: unknown, unreadable, or found by `validate`."""
-    fields, unreadable = read_options(options)
-    return unreadable + _apart_from(validate(QoS(**fields), now_ns), unreadable)
+    fields, unreadable = read_options(_without_slices(options))
+    of_slices = read_slicing(options)[1]
+    return unreadable + _apart_from(validate(QoS(**fields), now_ns), unreadable) + of_slices
+
+
+def _without_slices(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {option: value for option, value in options.items() if option not in SLICING_OPTIONS}
 
 
 def validate(qos: QoS, now_ns: int | None = None) -> list[Conflict]:

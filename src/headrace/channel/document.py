@@ -4,6 +4,7 @@
     channels/               made after the document: a queue with this folder and without the document is damaged
     channels/lock           held (flock) while definitions, or the stations of a channel, are changed
     channels/7.suppliers    slots and counters of the suppliers of channel number 7 (slots.py)
+    channels/7.slices       counters of its slices, if it has slices (assigner.py)
 
 Readers take no lock: they find the old document or the new one. Changes have a lock of their own instead of the
 queue's, because they wait for the disk and puts must not wait with them; it is released with its holder.
@@ -23,14 +24,15 @@ from pathlib import Path
 import msgspec
 
 from headrace.channel.qos import QoS
-from headrace.errors import QueueError
+from headrace.channel.slicing import SLICES_MAX, Slicing, parse_assign
+from headrace.errors import InvalidError, QueueError
 from headrace.kernel import _kernel as kernel
 from headrace.log.documents import Document
 from headrace.log.explain import explain_os_error
 from headrace.log.locks import locked
 from headrace.log.seams import Disk, Storage
 
-FORMAT = 1
+FORMAT = 2
 FILE = "channels.json"
 FOLDER = "channels"
 
@@ -43,6 +45,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     feed: str  # the subtree, `wx/radar/**`
     created_ns: int
     qos: QoS
+    slicing: Slicing | None = None  # None: its products have the slices that producers give them, or none
     stations: dict[str, dict[str, str | int | float | None]] = {}  # the fields of QoS that each station set itself
 
 
@@ -51,13 +54,15 @@ class ChannelDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     format: int = FORMAT
     next_number: int = 1
+    slicings: int = 0  # changes whenever a channel with slices is created or removed
     channels: dict[str, Definition] = {}
 
 
 _DOCUMENT = Document(
-    ChannelDocument, FORMAT, field="format", unnamed=FORMAT,
+    ChannelDocument, FORMAT, field="format", unnamed=1,
     remedy="restore it from a backup, or run: headrace queue repair {path}, then create the channels again; "
     "stations and products are not in it",
+    upgrades={1: lambda document: document},  # before there were slices
 )  # fmt: skip
 
 
@@ -158,4 +163,15 @@ def _decode(path: Path, text: bytes) -> ChannelDocument:
     for name, definition in document.channels.items():
         if definition.name != name:
             raise _DOCUMENT.damaged(path, f"channel {name!r} has the name {definition.name!r} inside")
+        if definition.slicing is not None:
+            _check_slicing(path, definition.slicing)
     return document
+
+
+def _check_slicing(path: Path, slicing: Slicing) -> None:
+    try:
+        assignment = parse_assign(slicing.assign)
+    except InvalidError as error:
+        raise _DOCUMENT.damaged(path, error.problem) from None
+    if not 1 <= slicing.slices <= SLICES_MAX or (assignment.how == "grid" and not assignment.rows):
+        raise _DOCUMENT.damaged(path, f"{slicing.slices} slices by {slicing.assign} are out of range")

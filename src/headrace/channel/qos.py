@@ -1,12 +1,12 @@
 """Quality of service: what a channel agrees on with its suppliers and consumers, as plain data.
 
-A QoS has thirteen options, the keys of `ChannelOptions`. Each is set, or left open (`None`, or `any` for a policy);
+A QoS has thirteen options, the keys of `QoSOptions`. Each is set, or left open (`None`, or `any` for a policy);
 what a channel leaves open its stations may set. `QoS.of` reads what people write (ages such as "10s", times in ISO
 8601); `station_terms` says what a QoS means for a station. docs/channels.md explains every option, its default, and its
 name in the CORBA Notification Service.
 
-Not here: which options contradict each other and what a station may change (conflicts.py), and how order, discard,
-deadlines and pacing are kept at delivery (the stations).
+Not here: which options contradict each other and what a station may change (conflicts.py), how order, discard,
+deadlines and pacing are kept at delivery (the stations), and slices, which a channel has for its life (slicing.py).
 """
 
 import difflib
@@ -15,6 +15,7 @@ from typing import Any, Literal, TypedDict, get_args
 
 import msgspec
 
+from headrace.channel.slicing import SLICING_OPTIONS
 from headrace.errors import OptionError
 from headrace.log.read import Start
 from headrace.station.conflicts import Conflict, terms_error
@@ -24,8 +25,8 @@ from headrace.units import format_time, parse_age, parse_time
 Reliability = Literal["best_effort", "persistent"]
 
 
-class ChannelOptions(TypedDict, total=False):
-    """The options of a channel, as callers write them; None leaves one open."""
+class QoSOptions(TypedDict, total=False):
+    """The options that a channel and its stations have in common, as callers write them; None leaves one open."""
 
     reliability: Reliability | None
     connections: Reliability | None
@@ -42,6 +43,13 @@ class ChannelOptions(TypedDict, total=False):
     consumers_max: int | None
 
 
+class ChannelOptions(QoSOptions, total=False):
+    """The options of a channel. The last two (slicing.py) are given when it is created and never change."""
+
+    slices: int | None
+    assign: str | None
+
+
 class StationOnly(TypedDict, total=False):
     """The options of a station that channels do not have."""
 
@@ -55,7 +63,7 @@ class StationOnly(TypedDict, total=False):
     start: Start
 
 
-class MemberOptions(ChannelOptions, StationOnly, total=False):
+class MemberOptions(QoSOptions, StationOnly, total=False):
     """The options of a station of a channel."""
 
 
@@ -145,6 +153,8 @@ def _read(option: str, value: Any) -> Any:
 
 def _nearest(option: str) -> str:
     """A hint at the option that may be meant; it knows the names of CORBA and of plain stations too."""
+    if option in SLICING_OPTIONS:
+        return "slices belong to the channel and are the same for all of its stations: leave it out"
     plain = option.lower().replace("_", "")
     near = difflib.get_close_matches(option.lower(), OPTIONS, 1, 0.5)
     meant = _KNOWN_ELSEWHERE.get(plain) or (near[0] if near else None)

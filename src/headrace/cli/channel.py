@@ -7,7 +7,9 @@ import click
 
 from headrace.channel.channel import ChannelStatistics
 from headrace.channel.conflicts import find_conflicts
-from headrace.channel.qos import AGES, FIELDS, QoS, option_text
+from headrace.channel.document import Definition
+from headrace.channel.qos import AGES, FIELDS, option_text
+from headrace.channel.slicing import slicing_texts
 from headrace.cli.failure import NEGATIVE, OK, USAGE
 from headrace.cli.group import Group
 from headrace.cli.options import completes, json_option, open_queue, queue_argument
@@ -31,6 +33,11 @@ _HELP = {
     "suppliers_max": ("COUNT", "Maximum number of suppliers."),
     "consumers_max": ("COUNT", "Maximum number of consumers of each station."),
 }
+_SLICING_HELP = {
+    "slices": ("COUNT", "Cut the stream into this many slices; 256 if only --assign is given."),
+    "assign": ("FUNCTION", "What assigns them: ident, property:NAME, modulo:NAME, round_robin, random, grid:LAT,LON, "
+               "function:NAME or given."),
+}  # fmt: skip
 
 
 def qos_options(function: Function) -> Function:
@@ -39,6 +46,17 @@ def qos_options(function: Function) -> Function:
         metavar, text = _HELP[option]
         function = click.option(f"--{option.replace('_', '-')}", option, metavar=metavar, help=text)(function)
     return function
+
+
+def slicing_options(*, hidden: bool = False) -> Callable[[Function], Function]:
+    """The options that are fixed once a channel exists. A command that hides them refuses them with a reason."""
+
+    def decorate(function: Function) -> Function:
+        for option, (metavar, text) in reversed(_SLICING_HELP.items()):
+            function = click.option(f"--{option}", option, metavar=metavar, help=text, hidden=hidden)(function)
+        return function
+
+    return decorate
 
 
 def _given(options: dict[str, str | None]) -> dict[str, Any]:
@@ -75,6 +93,7 @@ def channel() -> None:
 @click.argument("name")
 @click.argument("feed", shell_complete=completes("feed"))
 @qos_options
+@slicing_options()
 @json_option
 def create(queue_path: str, name: str, feed: str, as_json: bool, **options: str | None) -> None:
     """Create the channel NAME of the subtree FEED in QUEUE. Options that are not given are left to its stations.
@@ -82,6 +101,7 @@ def create(queue_path: str, name: str, feed: str, as_json: bool, **options: str 
     \b
     Example:
       headrace channel create wx.queue radar 'wx/radar/**' --order fifo --timeout 10s --suppliers-max 50
+      headrace channel create wx.queue surface 'wx/surface/**' --slices 256 --assign property:station
     """
     with open_queue(queue_path) as queue:
         is_new = name not in queue.channels()
@@ -128,10 +148,11 @@ def show(queue_path: str, name: str, as_json: bool) -> None:
         shown = queue.channel(name)
         definition, statistics, stations = shown.definition, shown.statistics(), shown.stations()
     if as_json:
-        echo_json({"name": name, "feed": definition.feed, "qos": definition.qos, "statistics": statistics,
+        echo_json({"name": name, "feed": definition.feed, "qos": definition.qos, "slicing": definition.slicing,
+                   "statistics": statistics,
                    "stations": {each: definition.stations.get(each, {}) for each in stations}})  # fmt: skip
         return
-    show_fields(f"{name}: {definition.feed}", _terms(definition.qos))
+    show_fields(f"{name}: {definition.feed}", _terms(definition))
     show_fields("counts", _counts(statistics))
     rows = [(each, _own_terms(definition.stations.get(each, {}))) for each in stations]
     if rows:
@@ -142,6 +163,7 @@ def show(queue_path: str, name: str, as_json: bool) -> None:
 @queue_argument
 @click.argument("name", shell_complete=completes("channel"))
 @qos_options
+@slicing_options(hidden=True)
 @json_option
 def change(queue_path: str, name: str, as_json: bool, **options: str | None) -> None:
     """Change options of the channel NAME of QUEUE, for its stations too. The value none leaves an option open.
@@ -181,6 +203,7 @@ def delete(queue_path: str, name: str, force: bool, as_json: bool) -> None:
 
 @channel.command(short_help="Check options without a channel.")
 @qos_options
+@slicing_options()
 @json_option
 def validate(as_json: bool, **options: str | None) -> int:
     """Check options without a channel: list every invalid value and every contradiction between them.
@@ -212,14 +235,16 @@ def validate(as_json: bool, **options: str | None) -> int:
 def _show(shown: AnyChannel, as_json: bool, text: str) -> None:
     definition = shown.definition
     if as_json:
-        echo_json({"name": definition.name, "feed": definition.feed, "qos": definition.qos})
+        echo_json({"name": definition.name, "feed": definition.feed, "qos": definition.qos,
+                   "slicing": definition.slicing})  # fmt: skip
     else:
-        terms = ", ".join(f"{option} {value}" for option, value in _terms(definition.qos).items() if value != "open")
+        terms = ", ".join(f"{option} {value}" for option, value in _terms(definition).items() if value != "open")
         click.echo(f"{text}: {terms or 'no terms of its own'}")
 
 
-def _terms(qos: QoS) -> dict[str, str]:
-    return {option: option_text(option, getattr(qos, field)) for option, field in FIELDS.items()}
+def _terms(definition: Definition) -> dict[str, str]:
+    terms = {option: option_text(option, getattr(definition.qos, field)) for option, field in FIELDS.items()}
+    return terms | slicing_texts(definition.slicing)
 
 
 def _own_terms(own: Mapping[str, Any]) -> str:

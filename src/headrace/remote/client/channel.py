@@ -8,12 +8,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
-from headrace.channel.channel import ChannelStatistics
+from headrace.channel.channel import ChannelStatistics, refuse_fixed
 from headrace.channel.document import Definition
 from headrace.channel.pull import PullSupplier
 from headrace.channel.push import PushConsumer
 from headrace.channel.qos import ChannelOptions, MemberOptions, QoS
-from headrace.errors import OptionError
 from headrace.remote.client.arguments import plain_options, selection_text
 from headrace.remote.client.connection import Connection
 from headrace.remote.client.station import RemoteStation
@@ -109,8 +108,7 @@ class RemoteChannel:
 
     def change(self, **options: Unpack[ChannelOptions]) -> None:
         """Change some options, for the channel and for the stations that inherit them."""
-        if "feed" in options:
-            raise OptionError("the feed of a channel cannot change", "remove the channel and create another one")
+        refuse_fixed(options)
         self._connection.once(ChangeChannel(self.name, plain_options(options)), Done)
 
     def remove(self, *, force: bool = False) -> None:
