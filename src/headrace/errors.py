@@ -38,12 +38,19 @@
     │   │   ├── StationExistsError        it exists, with other terms
     │   │   ├── ConsumersFullError        it has `consumers_max` consumers already
     │   │   └── LeaseLostError            the products are not, or no longer, leased to this consumer
-    │   └── ChannelError
-    │       ├── ChannelMissingError
-    │       ├── ChannelExistsError        it exists, with other terms
-    │       ├── ChannelInUseError         it has stations
-    │       ├── ChannelEndedError         its stop time has passed; nothing was stored
-    │       └── SuppliersFullError        it has `suppliers_max` suppliers already
+    │   ├── ChannelError
+    │   │   ├── ChannelMissingError
+    │   │   ├── ChannelExistsError        it exists, with other terms
+    │   │   ├── ChannelInUseError         it has stations
+    │   │   ├── ChannelEndedError         its stop time has passed; nothing was stored
+    │   │   └── SuppliersFullError        it has `suppliers_max` suppliers already
+    │   └── ShareError                    something about a group of processing nodes
+    │       ├── ShareMissingError         there is no such group, or its channel has no slices
+    │       ├── ShareExistsError          it exists, with other terms
+    │       ├── SeatsFullError            it has 4,096 nodes already
+    │       ├── SeatLostError             the node was not heard of for too long; it may join again
+    │       ├── BalancerDeposedError      another balancer leads
+    │       └── SinkFencedError           a later owner of the slice stores its effects
     ├── FabricError                       something about the network of sites
     │   ├── FabricMessageError            a message from another site is invalid
     │   ├── SiteUnreachableError          a site does not reply; recovers when it is back
@@ -307,6 +314,34 @@ class ChannelEndedError(ChannelError):
 
 class SuppliersFullError(ChannelError):
     """The channel has as many suppliers as it admits. Recovers when one of them leaves."""
+
+
+class ShareError(QueueError):
+    """A group of processing nodes cannot do this."""
+
+
+class ShareMissingError(ShareError):
+    """The stream has no group of that name, or the channel has no slices."""
+
+
+class ShareExistsError(ShareError):
+    """A group of that name exists already, with other terms."""
+
+
+class SeatsFullError(ShareError):
+    """The group has as many nodes as it admits. Recovers when one of them leaves."""
+
+
+class SeatLostError(ShareError):
+    """The node was not heard of for too long: its slices went to others. It may join again."""
+
+
+class BalancerDeposedError(ShareError):
+    """Another balancer leads the group."""
+
+
+class SinkFencedError(ShareError):
+    """A later owner of the slice has claimed it in the sink; nothing was stored."""
 
 
 class FabricError(HeadraceError):

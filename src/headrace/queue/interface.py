@@ -7,6 +7,8 @@
     AnyConsumer   headrace.Consumer    RemoteConsumer
     AnyChannel    headrace.Channel     RemoteChannel
     AnySupplier   Supplier             RemoteSupplier
+    AnyShare      Share                RemoteShare       a group of processing nodes
+    AnySeat       Seat                 RemoteSeat
 
 Annotate a function with one of these if it works with either; annotate it with the class if it needs the files of the
 queue. `delete`, `resize`, `check` and `repair` need the files, so they are not here: `local_queue` gives access to
@@ -37,6 +39,7 @@ from headrace.product.put import PutFacts
 from headrace.queue.member_stream import MemberStream
 from headrace.queue.members import Member
 from headrace.queue.queue import Queue
+from headrace.share.interface import AnyShare, ShareOptions
 from headrace.station.interface import AnyStation
 from headrace.station.terms import Given, StationOptions
 
@@ -133,6 +136,10 @@ class AnyQueue(Protocol):
     def stations(self) -> list[str]: ...
     def channel(self, name: str, feed: str | None = None, **terms: Unpack[ChannelOptions]) -> AnyChannel: ...
     def channels(self) -> list[str]: ...
+    def share(
+        self, stream: str, group: str = "main", *, create: bool = True, **terms: Unpack[ShareOptions]
+    ) -> AnyShare: ...
+    def shares(self) -> list[tuple[str, str]]: ...
 
     def statistics(self) -> Statistics: ...
     @property

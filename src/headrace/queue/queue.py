@@ -61,6 +61,9 @@ from headrace.queue.programs import Programs
 from headrace.queue.request_files import RequestFiles
 from headrace.selection import Selection
 from headrace.selection.functions import Function, Functions
+from headrace.share.file import ShareFiles
+from headrace.share.interface import ShareOptions
+from headrace.share.share import MAIN, Share, list_shares, open_share
 from headrace.station.gates import StationGates
 from headrace.station.leases import is_failure
 from headrace.station.opening import open_station
@@ -70,7 +73,7 @@ from headrace.station.terms import Given, StationOptions
 from headrace.units import parse_age, parse_size
 
 _QUICK_BYTES = 1 << 16  # a product up to this size is signed and stored in less time than a thread takes to start
-_RESIDENTS = (StationFiles(), ChannelFiles(), RequestFiles())
+_RESIDENTS = (StationFiles(), ChannelFiles(), ShareFiles(), RequestFiles())
 
 
 class Queue:
@@ -328,6 +331,21 @@ class Queue:
         """The names of all channels."""
         self._log.check_open()
         return list_channels(self.path)
+
+    def share(self, stream: str, group: str = MAIN, *, create: bool = True, **terms: Unpack[ShareOptions]) -> Share:
+        """A group of processing nodes that share the slices of a channel (docs/slices.md).
+
+        A group that exists is opened; ShareExistsError if it has other terms than those given. Otherwise it is made,
+        unless `create` is off, and begins at `start`, the oldest product. Programs use it through
+        `headrace.slices.ProcessingNode`.
+        """
+        self._log.check_open()
+        return open_share(self._log, stream, group, create=create, **terms)
+
+    def shares(self) -> list[tuple[str, str]]:
+        """All groups of processing nodes, as channel and name."""
+        self._log.check_open()
+        return list_shares(self._log)
 
     # --- change -----------------------------------------------------------------------------------
 

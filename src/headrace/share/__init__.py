@@ -1,0 +1,1 @@
+"""Shares: who works on which slice of a stream, as a table in the queue's directory."""

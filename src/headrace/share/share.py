@@ -1,0 +1,335 @@
+"""Share: a group of nodes that share a stream, on the machine of the queue; Seat: the place of one node in it.
+
+    share = queue.share("radar")                      the group `main` of the channel `radar`
+    seat = share.join("node-1")
+    exchanged = seat.exchange(Progress(seen=0))       heartbeat, confirmations, and what the seat holds
+
+Programs use `headrace.slices.ProcessingNode` and `Balancer`, which do this for them. Each call holds the lock of the
+group's table for some microseconds (file.py); what it changes is in ownership.py. Whoever has to look again is woken
+through the queue, as by a put.
+"""
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from headrace.channel.context import definition_of
+from headrace.channel.document import Definition, DefinitionFile
+from headrace.errors import OptionError, ShareError, ShareExistsError, ShareMissingError
+from headrace.log.cursor import check_name
+from headrace.log.log import Log
+from headrace.log.read import Start
+from headrace.selection.values import slices_of
+from headrace.share import file as files
+from headrace.share.interface import Exchanged, Parked, Progress, Reason, Sample, ShareState, ShareTerms, Slices
+from headrace.share.layout import NAME_BYTES_MAX
+from headrace.share.ownership import Moment, Ownership
+from headrace.share.show import history_of, parked_of, state_of
+from headrace.station.terms import Age
+from headrace.units import parse_age
+
+GROUPS_MAX = 1024
+MAIN = "main"
+_LEASE_S_MAX = 3600.0
+_FAR = 1 << 62  # a sequence that no product has
+_Result = TypeVar("_Result")
+
+
+class Seat:
+    """A node's place; get one from `Share.join`. One thread at a time."""
+
+    def __init__(self, share: "Share", number: int, instance: int, name: str) -> None:
+        self._share, self.number, self.instance, self.name = share, number, instance, name
+
+    @property
+    def version(self) -> int:
+        """Changes whenever the node has to look again at what it holds."""
+        return int(self._share.table.seats["version"][self.number])
+
+    def exchange(self, progress: Progress) -> Exchanged:
+        """Confirm, release and report; what the node holds, if that is not what it knows. SeatLostError if it is dead."""
+        share, head = self._share, self._share.head
+        return share.change(lambda own, now: own.exchange(self.number, self.instance, progress, now, head))
+
+    def wait(self, seen: int, timeout_s: float) -> int:
+        """Sleep until the version is another one, or the timeout passes; the version."""
+        deadline = time.monotonic() + timeout_s
+        while (version := self.version) == seen and (left := deadline - time.monotonic()) > 0:
+            self._share.log.kernel.wait_once(_FAR, left)
+        return version
+
+    def begin(self, slice: int, epoch: int, sequence: int) -> bool:
+        """Announce the next product of a careful slice. False: the slice is another's."""
+        return self._share.change(lambda own, _: own.begin_product(self.number, self.instance, slice, epoch, sequence))
+
+    def fail(self, slice: int, epoch: int, sequence: int) -> int:
+        """An attempt failed; how many have, by now. 0: the slice is another's."""
+        return self._share.change(lambda own, _: own.fail(self.number, self.instance, slice, epoch, sequence))
+
+    def park(self, slice: int, epoch: int, sequence: int, error: str) -> bool:
+        """Give a product up, and go on behind it. False: the slice is another's."""
+        share, head = self._share, self._share.head
+        return share.change(
+            lambda own, now: own.park(self.number, self.instance, slice, epoch, sequence, error, now, head)
+        )
+
+    def leave(self) -> None:
+        """Give the seat back. Slices that it still has wait for the balancer."""
+        self._share.change(lambda own, now: own.leave(self.number, self.instance, now))
+
+
+class Share:
+    """A group; get one from `Queue.share`. Several threads may use it."""
+
+    def __init__(self, log: Log, terms: ShareTerms, definition: Definition) -> None:
+        self.log, self.terms, self.feed = log, terms, definition.feed
+        self._file = files.ShareFile(log.path, terms)
+        self.table = self._file.table
+
+    @property
+    def head(self) -> int:
+        """The sequence that the queue's next product will have."""
+        return self.log.next
+
+    def change(self, change: Callable[[Ownership, Moment], _Result]) -> _Result:
+        """Change the table under its lock, make that as safe as the queue promises, and wake whom it concerns."""
+        self.log.check_open(always=False)
+        before = int(self.table.header["changes"][0])
+        with self._file.held() as ownership:
+            result = change(ownership, self._now())
+        if self.log.is_disk:
+            self.log.storage.sync_file(self._file.path)
+        if int(self.table.header["changes"][0]) != before:
+            self.log.kernel.wake_all()
+        return result
+
+    def _now(self) -> Moment:
+        wall_ns, boot_ns = self.log.now()
+        if boot_ns:
+            return Moment(boot_ns, wall_ns)
+        return Moment(time.clock_gettime_ns(time.CLOCK_BOOTTIME), time.time_ns())
+
+    # --- nodes ------------------------------------------------------------------------------------
+
+    def join(self, node: str = "", *, instance: int = 0, user: str = "", pid: int | None = None) -> Seat:
+        """Take a seat. Without a name, the node has that of the machine and its process.
+
+        ShareError if a node of that name is alive. A join that is repeated with its `instance` finds its seat.
+        """
+        name, number = check_node(node) if node else "", instance or int.from_bytes(os.urandom(8), "little") | 1
+
+        def take(own: Ownership, now: Moment) -> Seat:
+            seats = own.table.seats
+            again = np.flatnonzero(seats["instance"] == number)
+            if len(again):
+                return Seat(self, int(again[0]), number, seats["name"][again[0]].decode())
+            chosen = name or _free_name(own, now)
+            if _is_taken(own, now, chosen):
+                raise ShareError(f"group {self.terms.group!r} has a node {chosen!r}", "choose another name")
+            seat = own.join(chosen, number, now, pid=os.getpid() if pid is None else pid, user=user)
+            return Seat(self, seat, number, chosen)
+
+        return self.change(take)
+
+    def seat(self, number: int, instance: int) -> Seat:
+        """A seat that a node took earlier; the first use finds out whether it still has it."""
+        return Seat(self, number, instance, "")
+
+    # --- look -------------------------------------------------------------------------------------
+
+    def state(self) -> ShareState:
+        """The whole group now."""
+        head = self.head
+        return self.change(lambda own, now: state_of(own, self.terms, now, head))
+
+    def history(self) -> list[Sample]:
+        """The loads of its nodes, the oldest first; one a second for each node, the latest 32,768."""
+        return self.change(lambda own, _: history_of(own.table))
+
+    def parked(self) -> list[Parked]:
+        """The products that were given up, the oldest first; the latest 4,096."""
+        return self.change(lambda own, _: parked_of(own.table))
+
+    def unpark(self, sequences: Sequence[int] | None = None) -> list[Parked]:
+        """Take products off the list of those given up, or all of them; those that were on it."""
+
+        def remove(own: Ownership, _: Moment) -> list[Parked]:
+            chosen = [each for each in parked_of(own.table) if sequences is None or each.sequence in set(sequences)]
+            for each in chosen:
+                own.table.parked["sequence"][own.table.parked["sequence"] == each.sequence] = 0
+            return chosen
+
+        return self.change(remove)
+
+    # --- balance ----------------------------------------------------------------------------------
+
+    def lead(self, balancer: str, lease_s: float) -> int:
+        """Become or stay the balancer for so long; the term, 0 if another one leads."""
+        if not 0 < lease_s <= _LEASE_S_MAX:
+            raise OptionError(f"a lease of {lease_s} s is out of range", f"use up to {_LEASE_S_MAX:g} s")
+        return self.change(lambda own, now: own.lead(check_node(balancer), int(lease_s * 1e9), now))
+
+    def begin(self, term: int, giver: int, taker: int, slices: Slices, reason: Reason) -> int:
+        """Begin a session, by hand with term 0; how many slices will move."""
+        return self.change(lambda own, now: own.begin(term, giver, taker, slices, reason, now))
+
+    def cancel(self, term: int, slices: Slices) -> int:
+        """Leave slices in session with their givers after all; how many there were."""
+        return self.change(lambda own, now: own.cancel(term, slices, now))
+
+    def give(self, term: int, taker: int, slices: Slices, reason: Reason) -> int:
+        """Give slices without an owner to a node; how many there were."""
+        return self.change(lambda own, now: own.give(term, taker, slices, reason, now))
+
+    def seize(self, term: int, seat: int) -> int:
+        """Take the slices of a dead node; how many there were. A node that is alive keeps them."""
+        return len(self.change(lambda own, now: own.seize(term, seat, now)))
+
+    def drain(self, seat: int) -> None:
+        """Ask a node to leave as soon as its slices have moved."""
+        self.change(lambda own, _: own.drain(seat))
+
+    def remove(self) -> None:
+        """Remove the group with its positions; ShareError if nodes are alive. The products stay."""
+        state = self.state()
+        alive = [node.name for node in state.nodes if node.is_alive]
+        if alive:
+            raise ShareError(f"group {self.terms.group!r} has nodes: {', '.join(alive)}", "stop them first")
+        path = self.log.path
+        with files.changing(path) as document:
+            rest = tuple(each for each in document.groups if each.number != self.terms.number)
+            files.write_document(path, msgspec.structs.replace(document, groups=rest))
+            self.change(lambda own, _: own.table.header.__setitem__("magic", b""))
+            self._file.path.unlink(missing_ok=True)
+
+    def __repr__(self) -> str:
+        return f"<Share {self.terms.group!r} of {self.terms.stream!r}>"
+
+
+# --- open and list --------------------------------------------------------------------------------
+
+
+def open_share(
+    log: Log, stream: str, group: str = MAIN, *, create: bool = True, start: Start = "oldest",
+    slices: int | None = None, only: Any = None, dead_after: Age | None = None, tries_max: int | None = None,
+) -> Share:  # fmt: skip
+    """A group of a stream; it is made if there is none, unless `create` is off.
+
+    ShareExistsError names every term that it has otherwise. `slices` is what the caller expects of the stream.
+    """
+    check_name(group, "group", OptionError)
+    definition = definition_of(log.path, DefinitionFile(log.path).read(), stream)
+    count = _slices_of(definition, slices)
+    given = _given(count, only, dead_after, tries_max)
+    existing = files.read_document(log.path).find(stream, group)
+    if existing is None and create:
+        existing = _create(log, definition, group, count, given, start)
+    if existing is None:
+        raise ShareMissingError(f"stream {stream!r} has no group {group!r}", "start a node: headrace slices run")
+    _check_same(existing, definition, given)
+    return Share(log, existing, definition)
+
+
+def list_shares(log: Log) -> list[tuple[str, str]]:
+    """Stream and name of every group."""
+    return sorted((each.stream, each.group) for each in files.read_document(log.path).groups)
+
+
+def _slices_of(definition: Definition, expected: int | None) -> int:
+    if definition.slicing is None:
+        raise ShareMissingError(
+            f"channel {definition.name!r} has no slices",
+            "create a channel with slices: headrace channel create --slices",
+        )
+    if expected is not None and expected != definition.slicing.slices:
+        raise ShareExistsError(
+            f"stream {definition.name!r} has {definition.slicing.slices} slices, not {expected}",
+            "the number is fixed for the life of a channel: leave it out, or use another channel",
+        )
+    return definition.slicing.slices
+
+
+def _given(count: int, only: Any, dead_after: Age | None, tries_max: int | None) -> dict[str, Any]:
+    """The terms that the caller sets, checked."""
+    given: dict[str, Any] = {}
+    if only is not None:
+        chosen = slices_of(only)
+        if chosen[-1] >= count:
+            raise OptionError(f"slice {chosen[-1]} is out of range", f"the stream has slices 0 to {count - 1}")
+        given["only"] = only if isinstance(only, str) else ",".join(map(str, chosen))
+    if dead_after is not None:
+        given["dead_after_s"] = parse_age(dead_after, "dead_after")
+        if not 0.2 <= given["dead_after_s"] <= _LEASE_S_MAX:
+            raise OptionError(f"dead_after {dead_after!r} is out of range", "use 0.2 s to an hour")
+    if tries_max is not None:
+        if isinstance(tries_max, bool) or not isinstance(tries_max, int) or not 1 <= tries_max <= 255:
+            raise OptionError(f"tries_max {tries_max!r} is out of range", "use 1 to 255")
+        given["tries_max"] = tries_max
+    return given
+
+
+def _create(
+    log: Log, definition: Definition, group: str, count: int, given: dict[str, Any], start: Start
+) -> ShareTerms:
+    position = log.resolve(start)
+    with files.changing(log.path) as document:
+        existing = document.find(definition.name, group)
+        if existing is not None:
+            return existing
+        if len(document.groups) >= GROUPS_MAX:
+            raise ShareError(f"the queue has {GROUPS_MAX} groups, the maximum", "remove one: headrace slices remove")
+        terms = ShareTerms(
+            group=group, stream=definition.name, channel=definition.number, number=document.next_number,
+            id=str(uuid.uuid4()), slices=count, created_ns=time.time_ns(),
+            **{"dead_after_s": 3.0, "tries_max": 3, **given},
+        )  # fmt: skip
+        files.make_table(log.path, terms, position, slices_of(terms.only) if terms.only else None)
+        groups = (*document.groups, terms)
+        files.write_document(log.path, msgspec.structs.replace(document, next_number=terms.number + 1, groups=groups))
+    return terms
+
+
+def _check_same(existing: ShareTerms, definition: Definition, given: dict[str, Any]) -> None:
+    if existing.channel != definition.number or existing.slices != _slices_of(definition, None):
+        raise ShareExistsError(
+            f"group {existing.group!r} belongs to an earlier channel {definition.name!r}, "
+            f"which had {existing.slices} slices",
+            "remove the group, or choose another name for it: headrace slices remove",
+        )
+    differences = [
+        f"{field} {getattr(existing, field)}, not {value}"
+        for field, value in given.items()
+        if getattr(existing, field) != value
+    ]
+    if differences:
+        raise ShareExistsError(
+            f"group {existing.group!r} exists on other terms: it has {'; '.join(differences)}",
+            "leave these options out, or choose another name",
+        )
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def check_node(name: str) -> str:
+    """Return `name` if a node or a balancer may have it; OptionError otherwise."""
+    check_name(name, "node", OptionError)
+    if len(name.encode()) > NAME_BYTES_MAX:
+        raise OptionError(f"node name {name!r} is too long", f"use at most {NAME_BYTES_MAX} bytes")
+    return name
+
+
+def _is_taken(own: Ownership, now: Moment, name: str) -> bool:
+    return any(own.is_alive(int(seat), now) for seat in np.flatnonzero(own.table.seats["name"] == name.encode()))
+
+
+def _free_name(own: Ownership, now: Moment) -> str:
+    first = f"{socket.gethostname()[:40]}-{os.getpid()}"
+    names = (first if turn == 1 else f"{first}.{turn}" for turn in range(1, len(own.table.seats) + 2))
+    return next(name for name in names if not _is_taken(own, now, name))
