@@ -113,9 +113,9 @@ class Ownership:
         self._header["deaths"] += 1
         owned = self._owned(seat)
         self.table.careful[owned] = 1
-        announced, slice = int(self._seats[seat]["in_work"]), int(self._seats[seat]["in_work_slice"])
-        if announced >= int(self.table.positions[slice]) and slice in owned:
-            self._count_try(slice, announced)
+        announced, where = int(self._seats[seat]["in_work"]), int(self._seats[seat]["in_work_slice"])
+        if announced >= int(self.table.positions[where]) and where in owned:
+            self._count_try(where, announced)
         self._vacate(seat, DEAD, now)
         return owned
 

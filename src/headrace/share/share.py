@@ -53,7 +53,7 @@ class Seat:
         return int(self._share.table.seats["version"][self.number])
 
     def exchange(self, progress: Progress) -> Exchanged:
-        """Confirm, release and report; what the node holds, if that is not what it knows. SeatLostError if it is dead."""
+        """Confirm, release and report; what the node holds, if it does not know that. SeatLostError if it is dead."""
         share, head = self._share, self._share.head
         return share.change(lambda own, now: own.exchange(self.number, self.instance, progress, now, head))
 
