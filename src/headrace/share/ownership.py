@@ -194,7 +194,7 @@ class Ownership:
                 self._disown(given)
                 self._note_removed(seat, len(given), now)
         self._changed(seat)
-        return cast(Slices, released.slices[~counts])
+        return released.slices[~counts]
 
     def _hand_over(self, giver: int, taker: int, slices: Slices, now: Moment) -> None:
         table = self.table
@@ -451,7 +451,7 @@ class Ownership:
         self._header["changes"] = (int(self._header["changes"]) + 1) & 0xFFFFFFFF
 
     def _valid(self, slices: Slices) -> Slices:
-        return cast(Slices, slices[slices < len(self.table.words)])
+        return slices[slices < len(self.table.words)]
 
     def _is_seat(self, seat: int) -> bool:
         return 0 <= seat < SEATS and bool(self._seats[seat]["instance"])
