@@ -47,11 +47,13 @@ def test_a_node_holds_what_it_was_given_and_its_confirmations_stay(queue: Queue)
     seat = share.join("one")
     given(share)
     first = seat.exchange(Progress())
-    assert first.holding is not None and first.holding.slices.tolist() == list(range(8))
+    assert first.holding is not None
+    assert first.holding.slices.tolist() == list(range(8))
     assert first.holding.positions.tolist() == [1] * 8
     confirm = marks(first.holding.slices, first.holding.epochs, [10] * 8)
     again = seat.exchange(Progress(first.version, confirm))
-    assert again.holding is None and not len(again.refused)
+    assert again.holding is None
+    assert not len(again.refused)
     with Queue.open(queue.path) as other:
         assert other.share("radar").state().positions.tolist() == [10] * 8
 
@@ -65,12 +67,16 @@ def test_a_slice_moves_at_its_confirmed_position_and_the_giver_is_fenced(queue: 
     assert share.begin(term, one.number, two.number, ALL[:2], "load") == 2
     assert share.begin(term, one.number, two.number, ALL[2:3], "load") == 0  # one session at a time
     left = one.exchange(Progress())
-    assert left.holding is not None and left.holding.leaving.tolist() == [True, True] + [False] * 6
+    assert left.holding is not None
+    assert left.holding.leaving.tolist() == [True, True] + [False] * 6
     coming = two.exchange(Progress())
-    assert coming.holding is not None and coming.holding.coming.tolist() == [0, 1] and not len(coming.holding.slices)
+    assert coming.holding is not None
+    assert coming.holding.coming.tolist() == [0, 1]
+    assert not len(coming.holding.slices)
     one.exchange(Progress(left.version, release=marks([0, 1], held.epochs[:2], [17, 18])))
     came = two.exchange(Progress(coming.version))
-    assert came.holding is not None and came.holding.positions.tolist() == [17, 18]
+    assert came.holding is not None
+    assert came.holding.positions.tolist() == [17, 18]
     late = one.exchange(Progress(0, marks([0, 1], held.epochs[:2], [30, 30])))
     assert late.refused.tolist() == [0, 1]
     assert share.state().positions[:2].tolist() == [17, 18]
@@ -116,7 +122,8 @@ def test_a_silent_node_loses_its_slices_and_its_seat(tmp_path: Path) -> None:
         assert share.seize(term, one.number) == 8
         assert share.give(term, two.number, ALL, "dead") == 8
         held = two.exchange(Progress()).holding
-        assert held is not None and held.careful.all()
+        assert held is not None
+        assert held.careful.all()
         with pytest.raises(SeatLostError, match="join the group again"):
             one.exchange(Progress())
 
@@ -133,18 +140,21 @@ def test_a_product_that_was_announced_is_blamed_for_the_death(tmp_path: Path) ->
             term = share.lead("balancer", 60)
             share.give(term, seat.number, ALL, "dead")
             held = seat.exchange(Progress()).holding
-            assert held is not None and held.tries.tolist() == [0, 0, 0, tries - 1, 0, 0, 0, 0]
+            assert held is not None
+            assert held.tries.tolist() == [0, 0, 0, tries - 1, 0, 0, 0, 0]
             assert seat.begin(3, int(held.epochs[3]), 7)
             clock.advance(2.5)
             assert share.seize(term, seat.number) == 8
         seat = share.join("last")
         share.give(share.lead("balancer", 60), seat.number, ALL, "dead")
         held = seat.exchange(Progress()).holding
-        assert held is not None and (int(held.tries[3]), int(held.suspects[3])) == (3, 7)
+        assert held is not None
+        assert (int(held.tries[3]), int(held.suspects[3])) == (3, 7)
         assert seat.park(3, int(held.epochs[3]), 7, "it ends every node")
         assert [(each.sequence, each.tries, each.node) for each in share.parked()] == [(7, 3, "last")]
         assert int(share.state().positions[3]) == 8
-        assert share.unpark() and not share.parked()
+        assert share.unpark()
+        assert not share.parked()
 
 
 def test_a_deposed_balancer_can_do_nothing(tmp_path: Path) -> None:
@@ -218,7 +228,8 @@ def test_a_group_survives_the_death_of_every_process_and_check_finds_it_sound(tm
         "print('ready', flush=True); sys.stdin.read()"
     )
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert child.stdout is not None and child.stdout.readline() == b"ready\n"
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"ready\n"
     os.kill(child.pid, signal.SIGKILL)
     child.communicate()
     with Queue.open(path) as queue:
