@@ -1,7 +1,7 @@
 """RemoteShare and RemoteSeat: a group of processing nodes at a site, and the place of one node in it.
 
-They implement AnyShare and AnySeat (share/interface.py) by calls to the site. A seat draws the number that proves that it
-is its own, so that a join whose reply was lost finds its seat, and so that a restarted site needs nothing but the call.
+They implement AnyShare and AnySeat (share/interface.py) by calls to the site. A node draws the number that proves which
+seat is its own, so that a join whose reply was lost finds its seat, and a restarted site needs nothing but the call.
 Calls that are harmless if they are repeated have no number; the table decides what counts.
 
 The version of a seat is known from each exchange, and from one call that waits at the site for another version. That
@@ -112,7 +112,10 @@ class RemoteSeat:
     # --- work -------------------------------------------------------------------------------------
 
     def exchange(self, progress: Progress) -> Exchanged:
-        """Confirm, release and report; what the node holds, if that is not what it knows. SeatLostError if it is dead."""
+        """Confirm, release and report; what the node holds, if that is not what it knows.
+
+        SeatLostError if the node was not heard of for too long.
+        """
         told = self._connection.ask(calls.Exchange.of(*self._place, progress), SeatTold)[0]
         self._version = max(self._version, told.version)
         return told.exchanged()

@@ -1,7 +1,8 @@
 """Calls: what a remote client asks of a site's queue, as plain data; replies.py has the replies.
 
 envelope.py says how a call travels, hello.py what raises the version of the protocol, fields.py what each type of a
-field may contain. Calls about channels are in channel_calls.py, those about groups of nodes in share_calls.py. docs/protocol.md has every call, with its fields.
+field may contain. Calls about channels are in channel_calls.py, calls about groups of processing nodes in
+share_calls.py. docs/protocol.md has every call, with its fields.
 """
 
 from typing import Annotated, Any
