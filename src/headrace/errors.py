@@ -43,6 +43,7 @@
     │   │   ├── ChannelExistsError        it exists, with other terms
     │   │   ├── ChannelInUseError         it has stations
     │   │   ├── ChannelEndedError         its stop time has passed; nothing was stored
+    │   │   ├── FunctionMissingError      this process lacks the function that assigns slices; nothing was stored
     │   │   └── SuppliersFullError        it has `suppliers_max` suppliers already
     │   └── ShareError                    something about a group of processing nodes
     │       ├── ShareMissingError         there is no such group, or its channel has no slices
@@ -310,6 +311,10 @@ class ChannelInUseError(ChannelError):
 
 class ChannelEndedError(ChannelError):
     """The channel's stop time has passed; nothing was stored."""
+
+
+class FunctionMissingError(ChannelError):
+    """A channel assigns slices by a function of a user that this process does not know; nothing was stored."""
 
 
 class SuppliersFullError(ChannelError):

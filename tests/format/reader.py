@@ -121,7 +121,7 @@ CONTROL: Layout = {
     "opened_boot_ns": (512, "Q"), "synced": (520, "Q"), "synced_file": (528, "Q"), "synced_names": (536, "Q"),
     "evicted_products": (544, "Q"), "evicted_bytes": (552, "Q"), "deleted_products": (560, "Q"),
     "unlinked_pinned": (568, "Q"), "recoveries": (576, "Q"), "stations": (584, "Q"), "requests": (592, "Q"),
-    "gap6": (600, "40s"),
+    "slicings": (600, "Q"), "gap6": (608, "32s"),
     # arrays
     "samples": (640, "2048s"), "attachments": (2688, "65536s"), "directory": (68224, "262144s"),
 }  # fmt: skip

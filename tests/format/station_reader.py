@@ -136,6 +136,10 @@ PRIORITIES = 8
 
 SUPPLIER_SLOTS, SUPPLIER_BYTES = 1025, 64
 SUPPLIERS_HEADER: Layout = {"magic": (0, "8s"), "format": (8, "Q"), "used": (16, "Q"), "reserved": (24, "40s")}
+SLICES_BYTES = 64
+SLICES: Layout = {
+    "magic": (0, "8s"), "format": (8, "Q"), "next": (16, "Q"), "spread": (24, "Q"), "reserved": (32, "32s"),
+}  # fmt: skip
 SUPPLIER: Layout = {
     "pid": (0, "Q"), "since_ns": (8, "Q"), "products": (16, "Q"), "duplicates": (24, "Q"), "rejected": (32, "Q"),
     "left_ns": (40, "Q"), "reserved": (48, "16s"),
@@ -324,6 +328,16 @@ def read_suppliers(directory: Path, number: int) -> dict[int, Fields]:
         place: fields_of(SUPPLIER, data, place * SUPPLIER_BYTES) | {"held": is_locked(file, place * SUPPLIER_BYTES)}
         for place in places
     }
+
+
+def read_slices(directory: Path, number: int) -> Fields:
+    """The counters of the slices of a channel."""
+    data = (directory / "channels" / f"{number}.slices").read_bytes()
+    check(len(data) == SLICES_BYTES, f"the slices file has {len(data)} bytes")
+    counters = fields_of(SLICES, data)
+    check(counters["magic"] == b"HRSLICES", "this is not a slices file")
+    check_version(counters["format"], "the slices file")
+    return counters
 
 
 def is_locked(file: Path, at: int) -> bool:

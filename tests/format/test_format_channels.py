@@ -98,7 +98,19 @@ def test_the_slices_of_a_channel_are_in_channels_json(make_queue: MakeQueue) -> 
     }
     assert document["slicings"] == 2
     queue.channel("radar").remove()
-    assert read_channels(queue.path)["slicings"] == 3
+    assert read_channels(queue.path)["slicings"] == 3 == reader.read_control(queue.path)["slicings"]
+
+
+def test_the_counters_of_slices_are_where_the_page_says(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    queue.channel("radar", "wx/radar", slices=8)
+    queue.put_many([b"a", b"b", b"c"], feed="wx/radar", ident=["", "with", ""])
+    counters = station_reader.read_slices(queue.path, 1)
+    assert (counters["next"], counters["spread"]) == (2, 2)
+    queue.channel("text", "wx/text", assign="round_robin")
+    queue.put(b"d", feed="wx/text")
+    counters = station_reader.read_slices(queue.path, 2)
+    assert (counters["next"], counters["spread"]) == (1, 0)
 
 
 def test_a_channels_json_of_format_1_is_upgraded(make_queue: MakeQueue) -> None:

@@ -37,6 +37,7 @@ TABLES = {
     "Slot": station_reader.SLOT,
     "Suppliers header": station_reader.SUPPLIERS_HEADER,
     "Supplier": station_reader.SUPPLIER,
+    "Slices counters": station_reader.SLICES,
 }
 WHOLE = {  # tables without a gap, and what they fill
     "Record header": reader.RECORD_HEADER_BYTES,
@@ -55,6 +56,7 @@ WHOLE = {  # tables without a gap, and what they fill
     "Slot": station_reader.SLOT_BYTES,
     "Suppliers header": station_reader.SUPPLIER_BYTES,
     "Supplier": station_reader.SUPPLIER_BYTES,
+    "Slices counters": station_reader.SLICES_BYTES,
 }
 DOCUMENTS = {  # tables of JSON
     "stations.json": station_reader.STATIONS,
@@ -316,4 +318,8 @@ def test_the_directory_of_a_queue_holds_the_files_of_the_page_and_no_others(make
         expected |= {"stations.json", "stations", "stations/1.chain"}
         expected |= {"channels.json", "channels", "channels/lock", "channels/1.suppliers"}
         assert {str(file.relative_to(queue.path)) for file in queue.path.rglob("*")} == expected
+    queue.channel("text", "wx/text", slices=8)
+    queue.put(b"x", feed="wx/text")
+    expected |= {"channels/2.slices"}
+    assert {str(file.relative_to(queue.path)) for file in queue.path.rglob("*")} == expected
     assert queue.check() == []

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import msgspec
 
 from headrace.channel import membership
+from headrace.channel.assigner import counters_path, next_number, put_in_force, spread_products
 from headrace.channel.conflicts import agree
 from headrace.channel.context import ChannelContext, definition_of
 from headrace.channel.document import ChannelDocument, Definition, DefinitionFile
@@ -75,6 +76,7 @@ class ChannelStatistics:
     delivered: int
     acknowledged: int
     dropped: Mapping[str, int]  # products that a station did not deliver, by cause
+    spread: int = 0  # products of all puts that got their slice round robin, for lack of what `assign` needs
 
 
 class Channel:
@@ -178,8 +180,12 @@ class Channel:
             for name in stations:
                 open_station(context.log, context.stations, name, create=False).remove()
             rest = {name: each for name, each in document.channels.items() if name != self.name}
-            slicings = document.slicings + (definition.slicing is not None)
+            slicings = document.slicings
+            if definition.slicing is not None:
+                slicings = next_number(context.log.kernel, document)
             self._file.write(msgspec.structs.replace(document, slicings=slicings, channels=rest))
+            put_in_force(context.log.kernel, self._file.read())
+            counters_path(context.log.path, definition).unlink(missing_ok=True)
             context.suppliers_file(definition).unlink(missing_ok=True)
 
     # --- statistics -------------------------------------------------------------------------------
@@ -210,6 +216,7 @@ class Channel:
             delivered=sum(each.delivered for each in stations),
             acknowledged=sum(each.acknowledged for each in stations),
             dropped=dropped,
+            spread=spread_products(context.log.path, definition),
         )
 
     def __repr__(self) -> str:
@@ -248,8 +255,10 @@ def open_channel(
     channel = Channel(context)
     if feed is None and not options:
         definition_of(path, file.read(), name)
+        put_in_force(log.kernel, file.read())
         return channel
     with file.changing() as document:
+        put_in_force(log.kernel, document)
         existing = document.channels.get(name)
         if existing is not None and _is_same(existing, feed, options):
             return channel
@@ -261,7 +270,9 @@ def open_channel(
         subtree = Subtree.of(feed)
         if slicing is not None:
             _refuse_overlap(document, name, subtree)
+            document = msgspec.structs.replace(document, slicings=next_number(log.kernel, document))
         file.write(_with_new(document, name, subtree.pattern, qos, slicing, context.now_ns()))
+        put_in_force(log.kernel, document)
     return channel
 
 
@@ -328,6 +339,4 @@ def _with_new(
         )
     number = document.next_number
     new = Definition(name=name, number=number, feed=feed, created_ns=now_ns, qos=qos, slicing=slicing)
-    channels = {**document.channels, name: new}
-    slicings = document.slicings + (slicing is not None)
-    return msgspec.structs.replace(document, next_number=number + 1, slicings=slicings, channels=channels)
+    return msgspec.structs.replace(document, next_number=number + 1, channels={**document.channels, name: new})

@@ -135,7 +135,17 @@ class ChannelFiles:
         DefinitionFile(path).read()
 
     def settle(self, log: kernel.Log, path: Path, storage: Storage, trusted: bool) -> None:
-        """Nothing to do: the locks of suppliers end with their processes."""
+        """Put the channels with slices into force again, and remove files that belong to no channel.
+
+        The locks of suppliers end with their processes.
+        """
+        document = DefinitionFile(path).read()
+        if document.slicings > log.state["slicings"]:
+            log.set_state(slicings=document.slicings)
+        known = {f"{definition.number}.slices" for definition in document.channels.values() if definition.slicing}
+        for file in (path / FOLDER).glob("*.slices"):
+            if file.name not in known:
+                file.unlink(missing_ok=True)
 
     def forget(self, log: kernel.Log, path: Path) -> list[str]:
         """Without a document there are no channels: an empty one says so."""

@@ -23,16 +23,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.channel.qos import SUPPLIERS_LIMIT
-from headrace.errors import QueueDamagedError, QueueVersionError, SuppliersFullError
-from headrace.kernel import _kernel as kernel
+from headrace.channel.words import WordFile
+from headrace.errors import SuppliersFullError
 from headrace.log.explain import explain_os_error
 from headrace.log.locks import is_byte_locked, lock_byte, unlock_byte
 
-FORMAT = 1
-_MAGIC = int.from_bytes(b"HRSUPPLR", "little")
 _SLOT_BYTES = 64
 _WORDS = _SLOT_BYTES // 8
-_BYTES = (SUPPLIERS_LIMIT + 1) * _SLOT_BYTES
+_FILE = WordFile(
+    "suppliers", int.from_bytes(b"HRSUPPLR", "little"), 1, (SUPPLIERS_LIMIT + 1) * _SLOT_BYTES,
+    "remove it while no supplier is connected; only counters are lost",
+)  # fmt: skip
 _USED = 2  # word of slot 0
 _PID, _SINCE_NS, _PRODUCTS, _DUPLICATES, _REJECTED, _LEFT_NS = range(6)  # words of a supplier's slot
 
@@ -64,10 +65,10 @@ class SupplierSlot:
     def __init__(self, path: Path, channel: str, limit: int | None) -> None:
         """Take a slot; SuppliersFullError if `limit` suppliers are connected."""
         self._counting = threading.Lock()
-        self._descriptor = _open(path)
+        self._descriptor = _FILE.open(path)
         _held.add(self)
         try:
-            self._words = _map(path)
+            self._words = _FILE.map(path)
             lock_byte(self._descriptor, 0, wait=True)
             self.number = self._find(channel, limit)
             unlock_byte(self._descriptor, 0)
@@ -130,9 +131,9 @@ def connected_suppliers(path: Path) -> tuple[list[ConnectedSupplier], Pushed]:
     """The suppliers that are connected now, and the sum of what all suppliers have ever pushed."""
     if not path.exists():
         return [], Pushed()
-    descriptor = _open(path)
+    descriptor = _FILE.open(path)
     try:
-        words = _map(path)
+        words = _FILE.map(path)
         connected, total = [], [0, 0, 0]
         for slot in range(1, min(words[_USED], SUPPLIERS_LIMIT) + 1):
             pid, since_ns, *counts = words[slot * _WORDS : slot * _WORDS + _REJECTED + 1].tolist()
@@ -148,46 +149,7 @@ def left_cleanly(path: Path, slot: int, since_ns: int) -> bool:
     """Whether the supplier that took the slot then was closed; False if another one was closed there since."""
     if not path.exists() or not 1 <= slot <= SUPPLIERS_LIMIT:
         return False
-    return _map(path)[slot * _WORDS + _LEFT_NS] == since_ns
-
-
-# --- the file -------------------------------------------------------------------------------------
-
-
-def _open(path: Path) -> int:
-    try:
-        path.parent.mkdir(exist_ok=True)
-        return os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o660)
-    except OSError as error:
-        raise explain_os_error(error, path.parent.parent) from error
-
-
-def _map(path: Path) -> "memoryview[int]":
-    """The words of the file; a new file gets its size and its first slot.
-
-    The mapping has a descriptor of its own, because a mapping keeps its descriptor, and thereby a lock, alive.
-    """
-    descriptor = _open(path)
-    try:
-        size = os.fstat(descriptor).st_size
-        if size == 0:
-            os.ftruncate(descriptor, _BYTES)
-        elif size != _BYTES:
-            raise _damaged(path, f"has a size of {size} bytes instead of {_BYTES}")
-        words = memoryview(kernel.Mapped(descriptor, _BYTES)).cast("Q")
-    finally:
-        os.close(descriptor)
-    if words[0] == 0 and words[1] == 0:
-        words[0], words[1] = _MAGIC, FORMAT
-    if words[0] != _MAGIC:
-        raise _damaged(path, "is not a suppliers file")
-    if words[1] > FORMAT:
-        raise QueueVersionError(f"{path} has format {words[1]}; this Headrace knows up to {FORMAT}", "upgrade Headrace")
-    return words
-
-
-def _damaged(path: Path, what: str) -> QueueDamagedError:
-    return QueueDamagedError(f"{path} {what}", "remove it while no supplier is connected; only counters are lost")
+    return _FILE.map(path)[slot * _WORDS + _LEFT_NS] == since_ns
 
 
 def _release_in_child() -> None:

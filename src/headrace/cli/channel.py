@@ -263,4 +263,5 @@ def _counts(statistics: ChannelStatistics) -> dict[str, object]:
         "waiting, leased, parked": f"{statistics.waiting:,}, {statistics.leased:,}, {statistics.parked:,}",
         "delivered, acknowledged": f"{statistics.delivered:,}, {statistics.acknowledged:,}",
         "dropped": drops or "none",
+        **({"spread": f"{statistics.spread:,}, for lack of what assign needs"} if statistics.spread else {}),
     }

@@ -4,7 +4,7 @@
 numbers are contiguous and have exactly the width that their type names.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, TypedDict, final, type_check_only
 
@@ -39,6 +39,7 @@ FEED_BYTES_MAX: Final[int]
 ORIGIN_BYTES_MAX: Final[int]
 IDENT_BYTES_MAX: Final[int]
 PRIORITIES: Final[int]
+PRIORITY_DEFAULT: Final[int]
 SLICES: Final[int]
 NO_SLICE: Final[int]
 
@@ -170,6 +171,7 @@ class State(TypedDict):
     recoveries: int
     stations: int
     requests: int
+    slicings: int
 
 @type_check_only
 class _Change(TypedDict, total=False):
@@ -200,6 +202,7 @@ class _Change(TypedDict, total=False):
     signature_kind: int
     stations: int
     requests: int
+    slicings: int
 
 @type_check_only
 class Entry(TypedDict):
@@ -280,10 +283,16 @@ class Log:
         previous: int,
         now_ns: int,
         boot_ns: int,
+        assigned: int = 0,
     ) -> int: ...
-    def put_plain(self, payload: Buffer, feed: str, ident: str, priority: int) -> int: ...
+    def put_plain(self, payload: Buffer, feed: str, ident: str, facts: Mapping[str, Any]) -> int: ...
     def put_many_plain(
-        self, payloads: Sequence[Buffer], feed: str, ident: str, priority: int
+        self,
+        payloads: Sequence[Buffer],
+        feed: str,
+        ident: str,
+        priority: int,
+        slices: int | list[int | None] | _U16 | None = None,
     ) -> tuple[int, int, list[int] | None]: ...
     def put_many(
         self,
@@ -301,9 +310,10 @@ class Log:
         previous: _U64 | None,
         now_ns: int,
         boot_ns: int,
+        assigned: int = 0,
     ) -> tuple[int, int, list[int] | None]: ...
     def put_records(
-        self, rows: Rows, mask: _U8 | None, now_ns: int, boot_ns: int
+        self, rows: Rows, mask: _U8 | None, now_ns: int, boot_ns: int, slices: _U16 | None = None, assigned: int = 0
     ) -> tuple[int, int, list[int] | None]: ...
 
     # read
@@ -318,6 +328,8 @@ class Log:
     def wake_all(self) -> None: ...
     @property
     def gates_number(self) -> int: ...
+    @property
+    def slicings_number(self) -> int: ...
     @property
     def wake_number(self) -> int: ...
     def sweep(self) -> None: ...
@@ -585,6 +597,21 @@ class Chain:
 
 def find_ready(chains: list[Chain], members: list[int], now_ns: int) -> list[int]: ...
 def format_chain(fd: int, uuid: bytes, number: int, position: int) -> None: ...
+
+ASSIGN_GIVEN: Final[int]
+ASSIGN_IDENT: Final[int]
+ASSIGN_PROPERTY: Final[int]
+ASSIGN_MODULO: Final[int]
+ASSIGN_GRID: Final[int]
+ASSIGN_FUNCTION: Final[int]
+ASSIGN_ROUND_ROBIN: Final[int]
+ASSIGN_RANDOM: Final[int]
+
+def set_slicings(
+    log: Log,
+    seen: int,
+    slicings: list[tuple[bytes, int, int, Sequence[bytes], int, int, Buffer]],
+) -> None: ...
 def set_gates(log: Log, seen: int, gates: Sequence[tuple[Chain, int | None, _U8 | None]]) -> None: ...
 
 @final

@@ -14,6 +14,7 @@ One extension module in several files, in the order in which they build on each 
     log/segment     segments are added and evicted; recovery after the death of a writer
     log/append      records, rows, commit
     log/gates       stations that make writers wait
+    log/slices      channels that cut their stream into slices
     log/refs        one product as a batch sees it; which rows are wanted
     log/scan        Rows: pick, keep, verify
     log/columns     Rows as the buffers of Arrow arrays
@@ -50,6 +51,7 @@ include "log/dedup.pxi"
 include "log/segment.pxi"
 include "log/append.pxi"
 include "log/gates.pxi"
+include "log/slices.pxi"
 include "log/refs.pxi"
 include "log/scan.pxi"
 include "log/columns.pxi"

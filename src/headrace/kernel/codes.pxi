@@ -21,6 +21,10 @@ cdef enum:                           # outcomes below zero; a plain errno is neg
     CODE_ALTERED = -1015             # a record changed while it was copied
     CODE_REVISION = -1016            # a revision, which never leaves its queue
     CODE_MOVED = -1017               # the queue is no longer where it was opened
+    CODE_SLICES = -1018              # slices were assigned by a table that is older than the channels
+    CODE_FUNCTION = -1019            # a function of a user assigns the slice
+    CODE_SLICE_GIVEN = -1020         # a slice was given, and the channel assigns slices
+    CODE_SLICE_MISSING = -1021       # the channel needs a slice that is given, and below its number of slices
 
 CODES = {
     "damaged": CODE_DAMAGED,
@@ -40,13 +44,18 @@ CODES = {
     "altered": CODE_ALTERED,
     "revision": CODE_REVISION,
     "moved": CODE_MOVED,
+    "slices": CODE_SLICES,
+    "function": CODE_FUNCTION,
+    "slice_given": CODE_SLICE_GIVEN,
+    "slice_missing": CODE_SLICE_MISSING,
 }
 
 
 class KernelError(Exception):
     """`code` is a negative errno or one of CODES, `file` the number of the segment file concerned.
 
-    For a buffer of records, `file` is the offset of the bad record and `fault` says what is wrong with it.
+    For a buffer of records, `file` is the offset of the bad record and `fault` says what is wrong with it. For a slice,
+    `file` is the place of the product in its batch and `fault` is its feed.
     """
 
     def __init__(self, code, file=0, fault=""):

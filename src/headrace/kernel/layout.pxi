@@ -38,6 +38,7 @@ cpdef enum:
     ORIGIN_BYTES_MAX = 63
     IDENT_BYTES_MAX = 1024
     PRIORITIES = 8
+    PRIORITY_DEFAULT = 4
     SLICES = 65536
     NO_SLICE = 0xFFFF
 
@@ -228,7 +229,8 @@ cdef struct Control:
     uint64_t recoveries
     uint64_t stations                # changes with every change of a station's terms
     uint64_t requests                # 1 once the site has saved how far its requests are
-    uint64_t gap6[5]
+    uint64_t slicings                # changes with every channel with slices that is created or removed
+    uint64_t gap6[4]
     Sample samples[SAMPLES]
     Attachment attachments[ATTACHMENTS_MAX]
     Entry directory[SEGMENTS_MAX]

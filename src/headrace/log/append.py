@@ -2,12 +2,14 @@
 
 Call the kernel first; diagnose only if it fails. So a put that succeeds pays for no check twice, and a put without
 optional facts takes the shortest path. If a gate refuses an append (a blocking station is full), it is tried again once
-there is room, until the timeout.
+there is room, until the timeout. If a function of a user assigns slices, the kernel refuses, too: then the function is
+called, and the append tried again with its slices.
 
 Not here: the append itself, and the look-up that recognises a duplicate (kernel/log/append.pxi, dedup.pxi).
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,8 +23,9 @@ from headrace.errors import BatchTooLargeError, InvalidError, OptionError
 from headrace.kernel import _kernel as kernel
 from headrace.log import records
 from headrace.log.columns import Columns, PutColumns, Texts, columns_of, payload_column
+from headrace.log.entering import entering_batch, entering_many, entering_one
 from headrace.log.explain import explain, explain_many, explain_put
-from headrace.log.seams import Timeout, Wait
+from headrace.log.seams import Assigned, Timeout, Wait
 from headrace.product.batch import Batch
 from headrace.product.feed import check_feed
 from headrace.product.product import PRIORITY_DEFAULT, PRIORITY_MAX
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
 
 FEED, ORIGIN = 1, 2  # kinds of names
 GATES = tuple(kernel.CODES[why] for why in ("stations", "blocked", "rejected", "held"))
+SLICES = tuple(kernel.CODES[why] for why in ("slices", "slice_given", "slice_missing"))
+FUNCTION = kernel.CODES["function"]
+_NO_FACTS: dict[str, Any] = {}
+PASSABLE = GATES + SLICES  # an append that is refused for one of these may be tried again
 REFUSALS = (LookupError, TypeError, ValueError, OverflowError, BufferError, kernel.KernelError)  # by the kernel
 
 
@@ -83,16 +90,19 @@ def put(
 ) -> int | Duplicate:
     """Store one product; its sequence, or the Duplicate of the one that is held. `Queue.put` explains."""
     wait: Wait | None = None
+    assigned: Assigned | None = None
     while True:
         try:
-            if facts is PLAIN and log.is_plain:
-                outcome = log.kernel.put_plain(payload, feed, ident, PRIORITY_DEFAULT)
+            if facts is PLAIN and log.is_plain and assigned is None:
+                outcome = log.kernel.put_plain(payload, feed, ident, _NO_FACTS)
             else:
-                outcome = _put_in_full(log, payload, feed, ident, facts)
+                outcome = _put_in_full(log, payload, feed, ident, facts, assigned)
             break
         except REFUSALS as error:
             log.check_open()
-            if isinstance(error, kernel.KernelError) and error.code in GATES:
+            if isinstance(error, kernel.KernelError) and error.code == FUNCTION:
+                assigned = log.assigner.assign(entering_one(payload, feed, ident, facts))
+            elif isinstance(error, kernel.KernelError) and error.code in PASSABLE:
                 wait = _make_way(log, error, timeout, wait)
             elif isinstance(error, KeyError):
                 learn_feed(log.kernel, feed, log.path)
@@ -103,16 +113,17 @@ def put(
     return outcome if outcome > 0 else Duplicate(-outcome)
 
 
-def _put_in_full(log: "Log", payload: Any, feed: str, ident: str, facts: Put) -> int:
+def _put_in_full(log: "Log", payload: Any, feed: str, ident: str, facts: Put, assigned: Assigned | None) -> int:
     """Put with every optional fact; the kernel's answer."""
     if not log.is_writing:
         log.begin_writing()
     if facts.origin is not None:
         _learn_origin(log.kernel, facts.origin, facts.origin_sequence)
     now_ns, boot_ns = log.now()
+    slice_, number = (facts.slice, 0) if assigned is None else (int(assigned.slices[0]), assigned.number)
     return log.kernel.put(
         payload, feed, ident, facts.created, facts.priority, facts.expires_ns(now_ns), facts.properties or None,
-        facts.slice, facts.signature, facts.origin, facts.origin_sequence, facts.previous, now_ns, boot_ns,
+        slice_, facts.signature, facts.origin, facts.origin_sequence, facts.previous, now_ns, boot_ns, number,
     )  # fmt: skip
 
 
@@ -127,8 +138,9 @@ def put_many(
         priority = facts.get("priority") if facts else PRIORITY_DEFAULT
         plain = not facts or (len(facts) == 1 and priority.__class__ is int and 0 <= priority <= PRIORITY_MAX)
         if plain and feed in log.kernel.feeds:  # the kernel has a shorter path for these
-            append = partial(log.kernel.put_many_plain, payloads, feed, ident, priority)  # type: ignore[arg-type]
-            return _append_many(log, payloads, ident, append, timeout)
+            put_plain = partial(log.kernel.put_many_plain, payloads, feed, ident, priority)  # type: ignore[arg-type]
+            with suppress(_FunctionAssignsError):
+                return _append_many(log, payloads, ident, lambda _: put_plain(), timeout)
     log.check_open(always=False)
     held = payloads if payloads.__class__ is list else payload_column(payloads)
     return put_columns(log, held, columns_of(len(held), feed, ident, facts), timeout)
@@ -146,29 +158,43 @@ def put_columns(log: "Log", payloads: list[Any], columns: Columns, timeout: Time
     for origin in distinct(columns.facts.get("origin", ())):
         _learn_origin(log.kernel, origin, has_sequences)
     append = partial(_append_columns, log, payloads, columns)
-    return _append_many(log, payloads, columns.ident, append, timeout)
+    return _append_many(log, payloads, columns.ident, append, timeout, columns)
 
 
-def _append_columns(log: "Log", payloads: list[Any], columns: Columns) -> Appended:
+def _append_columns(log: "Log", payloads: list[Any], columns: Columns, assigned: Assigned | None) -> Appended:
     now_ns, boot_ns = log.now()
-    return log.kernel.put_many(payloads, *columns.arguments(now_ns, boot_ns))
+    if assigned is None:
+        return log.kernel.put_many(payloads, *columns.arguments(now_ns, boot_ns))
+    columns = msgspec.structs.replace(columns, facts={**columns.facts, "slice": assigned.slices})
+    return log.kernel.put_many(payloads, *columns.arguments(now_ns, boot_ns, assigned.number))
+
+
+class _FunctionAssignsError(Exception):
+    """A function of a user assigns the slices, and needs to see the columns."""
 
 
 def _append_many(
-    log: "Log", held: list[Any], ident: Texts, append: Callable[[], Appended], timeout: Timeout
-) -> Receipt:
+    log: "Log", held: list[Any], ident: Texts, append: Callable[[Assigned | None], Appended], timeout: Timeout,
+    columns: Columns | None = None,
+) -> Receipt:  # fmt: skip
     """Call the kernel by `append`, waiting at gates; the receipt, or what is wrong with the batch."""
     wait: Wait | None = None
+    assigned: Assigned | None = None
     try:
         while True:
             try:
-                first, stored, outcomes = append()
+                first, stored, outcomes = append(assigned)
                 break
             except kernel.KernelError as error:
                 log.check_open()
-                if error.code not in GATES:
+                if error.code == FUNCTION:
+                    if columns is None:
+                        raise _FunctionAssignsError from None
+                    assigned = log.assigner.assign(entering_many(held, columns))
+                elif error.code in PASSABLE:
+                    wait = _make_way(log, error, timeout, wait)
+                else:
                     raise
-                wait = _make_way(log, error, timeout, wait)
     except REFUSALS as error:
         log.check_open()
         config = log.config
@@ -190,15 +216,20 @@ def put_batch(log: "Log", batch: Batch, keep: Any = None, timeout: Timeout = Non
         log.begin_writing()
     rows, mask = records.rows_of(batch), records.mask_of(keep, len(batch))
     wait: Wait | None = None
+    slices, number = None, 0
     while True:
         try:
-            first, stored, outcomes = log.kernel.put_records(rows, mask, *log.now())
+            first, stored, outcomes = log.kernel.put_records(rows, mask, *log.now(), slices, number)
             break
         except kernel.KernelError as error:
             log.check_open()
-            if error.code not in GATES:
+            if error.code == FUNCTION:
+                assigned = log.assigner.assign(entering_batch(batch))
+                slices, number = assigned.slices, assigned.number
+            elif error.code in PASSABLE:
+                wait = _make_way(log, error, timeout, wait)
+            else:
                 raise records.explain_records(error, log.path, batch, log.config) from None
-            wait = _make_way(log, error, timeout, wait)
     products = stored if outcomes is None else len(outcomes)
     if log.is_disk and products:
         log.make_durable(max([first + stored - 1, *map(abs, outcomes or ())]))
@@ -255,7 +286,10 @@ def _learn_origin(log: kernel.Log, origin: str, has_sequence: object) -> None:
 
 
 def _make_way(log: "Log", error: kernel.KernelError, timeout: Timeout, wait: Wait | None) -> Wait:
-    """Remove the reason for which a gate refused an append, or wait for it; the rest of the timeout."""
+    """Remove the reason for which the kernel refused an append, or wait for it; the rest of the timeout."""
     wait = wait or Wait(timeout)
-    log.gate.make_way(error, wait)
+    if error.code in SLICES:
+        log.assigner.make_way(error)
+    else:
+        log.gate.make_way(error, wait)
     return wait

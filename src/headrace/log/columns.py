@@ -74,12 +74,15 @@ class Columns(msgspec.Struct, frozen=True):
     ident: str | list[str]
     facts: dict[str, Any]  # by name; a fact that was not given is left out
 
-    def arguments(self, now_ns: int, boot_ns: int) -> tuple[Any, ...]:
-        """In the order in which the kernel takes them, for a batch that is stored at these times."""
+    def arguments(self, now_ns: int, boot_ns: int, assigned: int = 0) -> tuple[Any, ...]:
+        """In the order in which the kernel takes them, for a batch that is stored at these times.
+
+        `assigned` is the number of the channels for which functions of users have assigned its slices.
+        """
         facts = {"priority": _DEFAULT_PRIORITY, **self.facts}
         if isinstance(facts.get("expiry"), str):
             facts["expiry"] = np.array([expiry_of(facts["expiry"], now_ns)], np.uint64)
-        return (self.feed, self.ident, *map(facts.get, FACTS), now_ns, boot_ns)
+        return (self.feed, self.ident, *map(facts.get, FACTS), now_ns, boot_ns, assigned)
 
 
 def columns_of(count: int, feed: Texts, ident: Texts, facts: PutColumns) -> Columns:

@@ -32,7 +32,7 @@ from headrace.log.follow import Follower
 from headrace.log.place import check_place
 from headrace.log.read import NO_LIMIT, Allowed, Read, Reader, Start, check_limit, resolve_start
 from headrace.log.reading import Reading
-from headrace.log.seams import Clock, Disk, Gate, Resident, Storage, Timeout
+from headrace.log.seams import Assigner, Clock, Disk, Gate, Resident, Storage, Timeout
 from headrace.log.statistics import Statistics, gather
 from headrace.log.weights import RowCounts, Weights, count_rows, weigh
 from headrace.product.batch import Batch
@@ -49,7 +49,8 @@ _opened: "weakref.WeakSet[Log]" = weakref.WeakSet()  # for fork
 class Log:
     """A bounded, shared, crash-safe log of products."""
 
-    gate: Gate  # what may make appends wait; the queue that joins the parts sets it before the first put
+    gate: Gate  # what may make appends wait; the queue that joins the parts sets both before the first put
+    assigner: Assigner  # what gives products their slices
 
     def __init__(
         self, path: Path, residents: Sequence[Resident], *, clock: Clock | None = None, storage: Storage | None = None,

@@ -3,18 +3,25 @@
     Clock      where the time comes from; tests pass `headrace.testing.MockClock`
     Storage    how files become durable; tests pass `headrace.testing.PowerCut`
     Gate       what may make an append wait: a blocking station that is full
+    Assigner   what gives products their slices: the terms of channels
     Resident   what else has files in the queue's directory: stations and channels
 
-The log knows neither stations nor channels; `queue/queue.py` joins the parts through `Gate` and `Resident`.
+The log knows neither stations nor channels; `queue/queue.py` joins the parts through `Gate`, `Assigner` and `Resident`.
 """
 
 import os
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from headrace.kernel import _kernel as kernel
+from headrace.product.product import Product
 from headrace.units import parse_age
 
 RECHECK_S = 0.2  # longest sleep: the process that should wake us may have died
@@ -89,6 +96,33 @@ class Gate(Protocol):
 
     def save(self, storage: Storage) -> None:
         """Make the positions of the stations behind the gate survive a power failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entering:
+    """Products of one call that are not stored yet."""
+
+    products: Sequence[Product]  # without sequence and insertion time
+    feeds: Sequence[str]
+    slices: npt.NDArray[np.uint16]  # as they came
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The slices that functions of users gave to the products of one call, under the channels of that number."""
+
+    slices: npt.NDArray[np.uint16]
+    number: int
+
+
+class Assigner(Protocol):
+    """What gives products their slices, where the kernel alone cannot."""
+
+    def make_way(self, error: kernel.KernelError) -> None:
+        """Bring the kernel's table of channels up to date; or raise why the slice of a product is refused."""
+
+    def assign(self, entering: Entering) -> Assigned:
+        """Call the functions of users."""
 
 
 class Resident(Protocol):

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Unpack
 
+from headrace.channel.assigner import ChannelAssigner
 from headrace.channel.channel import Channel, list_channels, open_channel
 from headrace.channel.document import ChannelFiles
 from headrace.channel.qos import ChannelOptions
@@ -52,7 +53,7 @@ from headrace.log.seams import Clock, Storage, Timeout
 from headrace.log.statistics import Statistics, table_of_queue
 from headrace.log.weights import Weights
 from headrace.product.batch import Batch
-from headrace.product.product import PRIORITY_DEFAULT, PRIORITY_MAX
+from headrace.product.product import PRIORITY_DEFAULT
 from headrace.product.put import PutFacts, check_origin, put_of
 from headrace.queue.demand import wanted_by
 from headrace.queue.member_stream import LocalSource, MemberStream, check_local_role, wait_for, wait_for_async
@@ -88,6 +89,7 @@ class Queue:
         saved_by = None if self._log.config.durability == "memory" else self._log.storage
         self._stations = Stations(self._log.kernel, self._log.path, saved_by, clock, named)
         self._log.gate = StationGates(self._stations)
+        self._log.assigner = ChannelAssigner(self._log.kernel, self._log.path, named)
         self.path = self._log.path
 
     @property
@@ -162,11 +164,10 @@ class Queue:
         `timeout` is how long to wait for a blocking station that is full; by default, forever.
         """
         log = self._log
-        if log.is_plain and (not facts or (len(facts) == 1 and "priority" in facts)):
+        if log.is_plain and (not facts or len(facts) == 1):
             try:  # the shortest path; if the kernel refuses, `append` finds out why
-                priority = facts["priority"] if facts else PRIORITY_DEFAULT
-                if 0 <= priority <= PRIORITY_MAX:  # type: ignore[operator]
-                    outcome = log.kernel.put_plain(payload, feed, ident, priority)  # type: ignore[arg-type]
+                outcome = log.kernel.put_plain(payload, feed, ident, facts)
+                if outcome:
                     return outcome if outcome > 0 else Duplicate(-outcome)
             except append.REFUSALS:
                 pass
@@ -183,11 +184,12 @@ class Queue:
         """
         log = self._log
         if (
-            not facts and log.is_plain and payloads.__class__ is list and feed.__class__ is str
-            and ident.__class__ is str and feed in log.kernel.feeds
+            (not facts or (len(facts) == 1 and "slice" in facts)) and log.is_plain and payloads.__class__ is list
+            and feed.__class__ is str and ident.__class__ is str and feed in log.kernel.feeds
         ):  # fmt: skip
             try:  # as in `put`: the shortest path
-                first, stored, outcomes = log.kernel.put_many_plain(payloads, feed, ident, PRIORITY_DEFAULT)
+                slices: Any = facts.get("slice")
+                first, stored, outcomes = log.kernel.put_many_plain(payloads, feed, ident, PRIORITY_DEFAULT, slices)
                 return Receipt(len(payloads), stored, first, None if outcomes is None else tuple(outcomes))
             except append.REFUSALS:
                 pass

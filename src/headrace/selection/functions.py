@@ -5,6 +5,8 @@ names one can: it has a text, `wx/** function strong_wind`. The process that eva
 table [functions] of a site (site/functions.py) or from `Queue.open(path, functions=…)`. Elsewhere it is refused; no
 product is ever selected or skipped because a name is unknown.
 
+Channels name functions here too, for slices (channel/assigner.py). What follows is about selections.
+
 A function takes a product and returns True or False. A product for which it raises, or returns something else, is not
 selected, so that a faulty function stops nobody else; failures are counted, and the first one is logged. A function
 only narrows a selection: it sees no product that the other clauses, or the rights of a client, keep out.
@@ -21,7 +23,7 @@ import numpy as np
 from headrace.errors import OptionError, SelectionError
 from headrace.product.product import Product
 
-Function = Callable[[Product], bool]
+Function = Callable[[Any], Any]  # of a product, for a selection; of many, for the slices of a channel
 
 NAME_MAX = 64
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -45,12 +47,12 @@ class Guarded:
     exception is logged with its traceback; all are counted.
     """
 
-    __slots__ = ("_function", "failures", "latest")
+    __slots__ = ("failures", "function", "latest")
 
     def __init__(self, function: Function) -> None:
         if not callable(function):
             raise SelectionError(f"function {function!r} is not callable", "give a function of a product, or its name")
-        self._function = function
+        self.function = function
         self.failures = 0
         self.latest = ""  # failure
 
@@ -61,11 +63,11 @@ class Guarded:
             self.failures += 1
             self.latest = f"{type(error).__name__}: {error}"
             if self.failures == 1:
-                _log.exception("the function %r of a selection failed; its product is not selected", self._function)
+                _log.exception("the function %r of a selection failed; its product is not selected", self.function)
             return False
 
     def _decide(self, product: Product) -> bool:
-        return bool(self._function(product))
+        return bool(self.function(product))
 
 
 class Registered(Guarded):
@@ -74,7 +76,7 @@ class Registered(Guarded):
     __slots__ = ()
 
     def _decide(self, product: Product) -> bool:
-        outcome = self._function(product)
+        outcome = self.function(product)
         if not isinstance(outcome, bool | np.bool_):
             raise TypeError(f"it returned {outcome!r:.80}, and neither True nor False")
         return bool(outcome)

@@ -14,6 +14,7 @@ cdef struct Item:                    # one product on its way into the log
     uint64_t origin_sequence         # 0 = ours, assigned by the log
     uint64_t previous                # with origin_sequence: that of the previous product of the feed; 0 unknown
     uint64_t outcome                 # its sequence, or that of the first copy
+    uint64_t slicings                # of the first item: for which `control.slicings` slices were assigned
     uint32_t feed
     uint16_t origin
     uint16_t slice
@@ -24,6 +25,8 @@ cdef struct Item:                    # one product on its way into the log
     uint8_t duplicate
     uint8_t continues                # not the last of its batch
     uint8_t revision                 # another payload of an earlier product; passes all gates
+    uint8_t carried                  # its slice was given where it was first put, not by this caller
+    uint8_t spread                   # it lacks what the function that assigns slices needs
     uint8_t signature[16]
 
 cdef enum:
@@ -133,7 +136,7 @@ cdef void write_record(Store *store, char *where, Item *item, uint64_t sequence)
 
 
 cdef bint copy_record(char *where, Item *item) noexcept nogil:
-    """Copy an item that is a record, unchanged except for a signature computed here; False if its checksum is wrong."""
+    """Copy an item that is a record; False if its checksum is wrong. Signature and slice may be those of this queue."""
     cdef Record *record = <Record *>where
     cdef uint64_t body = item.payload - item.record
     cdef uint8_t flags
@@ -147,8 +150,8 @@ cdef bint copy_record(char *where, Item *item) noexcept nogil:
     if checksum != record.checksum:
         return False
     flags = (record.flags & ~RECORD_KIND) | (item.kind << 3)
-    if flags != record.flags:
-        record.flags = flags
+    if flags != record.flags or record.slice != item.slice:
+        record.flags, record.slice = flags, item.slice
         memcpy(record.signature, item.signature, 16)
         record.checksum = record_checksum(where, body + item.payload_bytes)
     return True
@@ -335,6 +338,8 @@ cdef int append_locked(Store *store, Item *items, size_t count, uint64_t now_ns,
         return outcome
     take_sample(control, boot_ns)
     store.overdraw = count != 0 and items[0].revision
+    if count != 0 and not store.overdraw and items[0].slicings != control.slicings:
+        return CODE_SLICES
     if store.overdraw:
         outcome = CODE_STATIONS if control.stations != store.stations_seen else 0
     else:

@@ -14,6 +14,7 @@ cdef class Log:
     cdef readonly dict origins
     cdef readonly list names         # number -> text; numbers below ORIGINS_MAX are origins
     cdef object gate_owners          # what the gates point into
+    cdef object slicing_owners       # the counters that the slicings point into
 
     def __cinit__(self):
         self.store = <Store *>allocate_zeroed(1, sizeof(Store))
@@ -65,6 +66,8 @@ cdef class Log:
             drop_mapping(store, i)
         free(store.maps)
         free(store.gates)
+        free(store.slicings)
+        free(store.sliced_feeds)
         free(store.place)
         if store.segments_fd >= 0:
             c_close(store.segments_fd)
@@ -190,38 +193,46 @@ cdef class Log:
 
     cpdef put(self, payload, str feed, str ident, uint64_t created_ns, uint8_t priority,
               uint64_t expires_ns, bytes properties, uint16_t slice, bytes signature,
-              object origin, uint64_t origin_sequence, uint64_t previous, uint64_t now_ns, uint64_t boot_ns):
+              object origin, uint64_t origin_sequence, uint64_t previous, uint64_t now_ns, uint64_t boot_ns,
+              uint64_t assigned=0):
         """Append one product; its sequence, or minus the sequence of the copy that the queue holds.
 
-        KeyError for a feed or origin without a number yet, ValueError for an ident that is too long.
+        KeyError for a feed or origin without a number yet, ValueError for an ident that is too long. `assigned` is the
+        number of the slicings for which a user's function has computed `slice`.
         """
         return put_one(self, payload, feed, ident, created_ns, priority, expires_ns, properties, slice, signature,
-                       origin, origin_sequence, previous, now_ns, boot_ns)
+                       origin, origin_sequence, previous, now_ns, boot_ns, assigned)
 
     def put_many(self, payloads, feeds, idents, const uint64_t[::1] created_ns,
                  const uint8_t[::1] priorities, const uint64_t[::1] expires_ns, properties,
                  const uint16_t[::1] slices, signatures, origins,
                  const uint64_t[::1] origin_sequences, const uint64_t[::1] previous,
-                 uint64_t now_ns, uint64_t boot_ns):
+                 uint64_t now_ns, uint64_t boot_ns, uint64_t assigned=0):
         """Append all or none. (first sequence, how many were stored, outcomes if there were duplicates).
 
         `feeds`, `idents`, `properties` and `origins` are one value for all or a list; number columns have one
-        value for all or one each, or are None.
+        value for all or one each, or are None. `assigned` is as for `put`.
         """
         return put_many(self, payloads, feeds, idents, created_ns, priorities, expires_ns, properties, slices,
-                        signatures, origins, origin_sequences, previous, now_ns, boot_ns)
+                        signatures, origins, origin_sequences, previous, now_ns, boot_ns, assigned)
 
-    def put_many_plain(self, payloads, str feed not None, str ident not None, uint8_t priority):
-        """`put_many` of products that have only these facts; by the clock of the machine."""
-        return put_many_plain(self, payloads, feed, ident, priority)
+    def put_many_plain(self, payloads, str feed not None, str ident not None, uint8_t priority,
+                       slices=None):
+        """`put_many` of products that have only these facts; by the clock of the machine.
 
-    def put_records(self, Rows rows not None, const uint8_t[::1] mask, uint64_t now_ns, uint64_t boot_ns):
+        `slices` is one for all, a list or an array of 16-bit numbers; ValueError for an invalid one.
+        """
+        return put_many_plain(self, payloads, feed, ident, priority, slices)
+
+    def put_records(self, Rows rows not None, const uint8_t[::1] mask, uint64_t now_ns, uint64_t boot_ns,
+                    const uint16_t[::1] slices=None, uint64_t assigned=0):
         """Append the records of these rows as they are, all or none; what `put_many` returns.
 
         Rows whose byte in `mask` is 0 are left out, also from the result. New feeds and origins are added. A record
-        without a signature gets one of the kind of this queue.
+        without a signature gets one of the kind of this queue, and one in a channel with slices gets a slice of this
+        queue. `slices`, one for each row, and `assigned` are as for `put`.
         """
-        return put_rows(self, rows, mask, now_ns, boot_ns)
+        return put_rows(self, rows, mask, now_ns, boot_ns, slices, assigned)
 
     # --- read -------------------------------------------------------------------------------------
 
@@ -240,9 +251,19 @@ cdef class Log:
             self.learn_names()
         return outcome, rows
 
-    def put_plain(self, payload, str feed not None, str ident not None, uint8_t priority):
-        """`put` of a product that has only these facts; by the clock of the machine."""
-        return self.put(payload, feed, ident, 0, priority, 0, None, NO_SLICE, None, None, 0, 0, 0, 0)
+    def put_plain(self, payload, str feed not None, str ident not None, dict facts not None):
+        """`put` of a product whose facts are at most a priority and a slice; by the clock of the machine.
+
+        0, and nothing is stored, if it has others; ValueError for an invalid one.
+        """
+        cdef PyObject *priority = NULL
+        cdef PyObject *slice = NULL
+        if facts:
+            priority, slice = PyDict_GetItem(facts, "priority"), PyDict_GetItem(facts, "slice")
+            if len(facts) != (priority != NULL) + (slice != NULL):
+                return 0
+        return put_one(self, payload, feed, ident, 0, priority_in(priority), 0, None, slice_in(slice), None, None,
+                       0, 0, 0, 0, 0)
 
     def first_from(self, uint64_t sequence):
         """The smallest sequence >= `sequence` that the queue holds or will assign next."""
@@ -282,6 +303,11 @@ cdef class Log:
     def gates_number(self):
         """The number `stations` for which the gates of this process were made."""
         return self.store.stations_seen
+
+    @property
+    def slicings_number(self):
+        """The number `slicings` for which the table of channels with slices was made."""
+        return self.store.slicings_seen
 
     @property
     def wake_number(self):

@@ -2,6 +2,8 @@
 
 from cpython.bytearray cimport PyByteArray_CheckExact
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.long cimport PyLong_CheckExact
+from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 
 
@@ -78,12 +80,12 @@ cdef int set_ident(Item *item, str ident) except -1:
 cdef int64_t put_one(Log log, payload, str feed, str ident, uint64_t created_ns, uint8_t priority,
                      uint64_t expires_ns, bytes properties, uint16_t slice, bytes signature,
                      object origin, uint64_t origin_sequence, uint64_t previous, uint64_t now_ns,
-                     uint64_t boot_ns) except? 0:
+                     uint64_t boot_ns, uint64_t assigned) except? 0:
     """What `Log.put` says."""
     cdef Item item
     cdef Py_buffer buffer
     cdef Store *store = log.store
-    cdef int outcome
+    cdef int outcome, spread
     memset(&item, 0, sizeof(item))
     memset(&buffer, 0, sizeof(buffer))
     item.feed = log.feed_id(feed)
@@ -95,11 +97,13 @@ cdef int64_t put_one(Log log, payload, str feed, str ident, uint64_t created_ns,
     item.origin = <uint16_t>store.control.origin
     if origin is not None:
         item.origin = <uint16_t>log.origins[origin]
+        item.carried = 1
     item.origin_sequence = origin_sequence
     item.previous = previous
     if properties is not None:
         item.properties = PyBytes_AS_STRING(properties)
         item.properties_bytes = <uint16_t>PyBytes_GET_SIZE(properties)
+    spread = assign_slices(log, &item, 1, assigned)
     if PyBytes_CheckExact(payload):
         item.payload = PyBytes_AS_STRING(payload)
         item.payload_bytes = PyBytes_GET_SIZE(payload)
@@ -132,6 +136,8 @@ cdef int64_t put_one(Log log, payload, str feed, str ident, uint64_t created_ns,
         PyBuffer_Release(&buffer)
     if outcome < 0:
         log.refuse(outcome, &item)
+    if spread:
+        count_spread(store, &item, 1)
     return -<int64_t>item.outcome if item.duplicate else <int64_t>item.outcome
 
 
@@ -139,7 +145,7 @@ cdef tuple put_many(Log log, payloads, feeds, idents, const uint64_t[::1] create
                     const uint8_t[::1] priorities, const uint64_t[::1] expires_ns, properties,
                     const uint16_t[::1] slices, signatures, origins,
                     const uint64_t[::1] origin_sequences, const uint64_t[::1] previous,
-                    uint64_t now_ns, uint64_t boot_ns):
+                    uint64_t now_ns, uint64_t boot_ns, uint64_t assigned):
     """What `Log.put_many` says."""
     cdef Payloads held = Payloads(payloads)
     cdef size_t count = len(held.objects), i
@@ -168,6 +174,7 @@ cdef tuple put_many(Log log, payloads, feeds, idents, const uint64_t[::1] create
             if each_ident:
                 set_ident(item, <str>idents[i])
             item.origin = <uint16_t>log.origins[origins[i]] if each_origin else same.origin
+            item.carried = origins is not None
             held.take(i, item)
             if item.payload_bytes > payload_bytes_max(log.store):
                 log.fail(CODE_PAYLOAD_TOO_LARGE)
@@ -197,12 +204,58 @@ cdef tuple put_many(Log log, payloads, feeds, idents, const uint64_t[::1] create
         for i in range(count):
             if items[i].kind == SIGNATURE_NONE:
                 sign(log.store, &items[i])
-        return append_many(log, items, count, now_ns, boot_ns)
+        return append_many(log, items, count, now_ns, boot_ns, assigned)
     finally:
         free(items)
 
 
-cdef tuple put_many_plain(Log log, payloads, str feed, str ident, uint8_t priority):
+cdef long number_in(PyObject *given, long default, long end) except? -1:
+    """A whole number below `end`; the default for None and NULL."""
+    cdef long number
+    if given == NULL or <object>given is None:
+        return default
+    if not PyLong_CheckExact(<object>given):
+        raise ValueError("not a whole number")
+    number = <object>given
+    if not 0 <= number < end:
+        raise ValueError("out of range")
+    return number
+
+
+cdef inline uint8_t priority_in(PyObject *given) except? 0:
+    return <uint8_t>number_in(given, PRIORITY_DEFAULT, PRIORITIES)
+
+
+cdef inline uint16_t slice_in(PyObject *given) except? 0:
+    return <uint16_t>number_in(given, NO_SLICE, NO_SLICE)
+
+
+cdef int fill_slices(Item *items, size_t count, given) except -1:
+    """The slices of items that have none yet: one for all, a list, or an array."""
+    cdef const uint16_t[::1] numbers
+    cdef uint16_t same
+    cdef size_t i
+    if given is None or PyLong_CheckExact(given):
+        same = slice_in(<PyObject *>given)
+        for i in range(count):
+            items[i].slice = same
+        return 0
+    if <size_t>len(given) != count:
+        raise ValueError("slices")
+    if isinstance(given, list):
+        for i in range(count):
+            number = (<list>given)[i]
+            items[i].slice = slice_in(<PyObject *>number)
+        return 0
+    numbers = given
+    for i in range(count):
+        if numbers[i] == NO_SLICE:
+            raise ValueError("slice")
+        items[i].slice = numbers[i]
+    return 0
+
+
+cdef tuple put_many_plain(Log log, payloads, str feed, str ident, uint8_t priority, slices):
     """What `Log.put_many_plain` says."""
     cdef Payloads held = Payloads(payloads)
     cdef size_t count = len(held.objects), i
@@ -224,20 +277,24 @@ cdef tuple put_many_plain(Log log, payloads, str feed, str ident, uint8_t priori
             if items[i].payload_bytes > payload_bytes_max(log.store):
                 log.fail(CODE_PAYLOAD_TOO_LARGE)
             sign(log.store, &items[i])
-        return append_many(log, items, count, 0, 0)
+        if slices is not None:
+            fill_slices(items, count, slices)
+        return append_many(log, items, count, 0, 0, 0)
     finally:
         free(items)
 
 
-cdef tuple append_many(Log log, Item *items, size_t count, uint64_t now_ns, uint64_t boot_ns):
-    """Append all or none; what `Log.put_many` returns."""
+cdef tuple append_many(Log log, Item *items, size_t count, uint64_t now_ns, uint64_t boot_ns, uint64_t assigned):
+    """Assign slices, then append all or none; what `Log.put_many` returns."""
     cdef size_t i, stored = 0
     cdef uint64_t first = 0
-    cdef int outcome
+    cdef int outcome, spread = assign_slices(log, items, count, assigned)
     with nogil:
         outcome = append(log.store, items, count, now_ns, boot_ns)
     if outcome < 0:
         log.refuse(outcome, items)
+    if spread:
+        count_spread(log.store, items, count)
     for i in range(count):
         if not items[i].duplicate:
             if stored == 0:

@@ -121,6 +121,15 @@ cdef int sign_uniquely(Store *store, Item *item) except -1:
     A child draws its own after a fork. The count is stirred, one to one, so that signatures spread over the duplicate
     table like any others.
     """
+    cdef uint64_t count = draw(store)
+    item.kind = SIGNATURE_GIVEN
+    memcpy(item.signature, &store.unique[0], 8)
+    memcpy(item.signature + 8, &count, 8)
+    return 0
+
+
+cdef uint64_t draw(Store *store) except? 0:
+    """A number that this opening has not drawn before; for practical purposes a random one."""
     cdef bytes drawn
     cdef uint64_t count
     if not store.unique_drawn:
@@ -130,8 +139,4 @@ cdef int sign_uniquely(Store *store, Item *item) except -1:
     count = add64(&store.unique[1], 1)
     count = (count ^ (count >> 33)) * <uint64_t>0xFF51AFD7ED558CCD
     count = (count ^ (count >> 33)) * <uint64_t>0xC4CEB9FE1A85EC53
-    count ^= count >> 33
-    item.kind = SIGNATURE_GIVEN
-    memcpy(item.signature, &store.unique[0], 8)
-    memcpy(item.signature + 8, &count, 8)
-    return 0
+    return count ^ (count >> 33)

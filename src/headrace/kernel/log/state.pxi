@@ -18,7 +18,7 @@ cdef dict read_state(Control *c):
         "evicted_bytes": c.evicted_bytes, "deleted_products": c.deleted_products,
         "held_products": c.held_products, "sync_failed": c.sync_failed,
         "unlinked_pinned": c.unlinked_pinned, "recoveries": c.recoveries, "stations": c.stations,
-        "requests": c.requests,
+        "requests": c.requests, "slicings": c.slicings,
     }
 
 
@@ -75,6 +75,8 @@ cdef int write_state(Control *c, dict fields) except -1:
             store64(&c.stations, value)
         elif field == "requests":
             store64(&c.requests, value)
+        elif field == "slicings":
+            store64(&c.slicings, value)
         else:
             raise KeyError(field)
     return 0

@@ -24,6 +24,19 @@ cdef struct Gate:                    # one station, or one chain, that writers m
     uint64_t open_until              # it stays open until `tail` gets there ...
     uint64_t surges                  # ... unless `surges` of the chain has changed by then
 
+cdef struct Slicing:                 # a channel with slices; see slices.pxi
+    char root[256]                   # of its subtree
+    char first[256]                  # names of the properties that its function needs
+    char second[256]
+    uint32_t root_bytes              # 0: all feeds
+    uint32_t first_bytes
+    uint32_t second_bytes
+    uint32_t slices
+    uint32_t how
+    uint32_t rows                    # of a grid
+    uint32_t columns
+    uint64_t *counters               # mapped; log.slicing_owners keeps them
+
 cdef struct Store:
     Control *control
     char *names                      # mapped with its maximum size; the file is usually shorter
@@ -50,6 +63,11 @@ cdef struct Store:
     uint32_t gates_count
     bint overdraw                    # this append may exceed the size limit instead of waiting for a station
     uint64_t stations_seen           # its value in the control block when `gates` was made
+    Slicing *slicings                # with the GIL, as the four below
+    uint32_t slicings_count
+    uint32_t sliced_feeds_count
+    uint16_t *sliced_feeds           # by number of the feed: which slicing
+    uint64_t slicings_seen           # its value in the control block when `slicings` was made
     uint64_t unique[2]               # for signatures that no other product has: a random number, and a count
     bint unique_drawn                # false in a child after a fork
 

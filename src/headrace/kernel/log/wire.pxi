@@ -15,6 +15,7 @@ cdef packed struct Placed:           # 24 bytes
 
 cdef struct Putting:                 # rows that become items
     const uint8_t *mask              # NULL = all
+    const uint16_t *slices           # instead of those of the records; NULL = none
     uint32_t *ids                    # by number in the rows' names: 1 + number in the log; 0 not looked up yet
     size_t ids_count
     Item *items
@@ -129,6 +130,9 @@ cdef void fill_item(Item *item, Ref *ref, uint32_t feed, uint16_t origin) noexce
     item.created_ns, item.expires_ns = ref.created_ns, ref.expires_ns
     item.origin_sequence, item.previous = ref.origin_sequence, ref.previous
     item.priority, item.slice, item.kind = ref.priority, ref.slice, ref.kind
+    item.ident, item.ident_bytes = item.record + RECORD_HEADER + ref.feed_bytes + ref.origin_bytes, ref.ident_bytes
+    item.properties, item.properties_bytes = item.ident + ref.ident_bytes, ref.properties_bytes
+    item.carried = 1
     memcpy(item.signature, ref.signature, 16)
 
 
@@ -150,29 +154,24 @@ cdef int fill_items(Store *store, Putting *putting, Rows rows) noexcept nogil:
                 return NEW_ORIGIN
             fill_item(&putting.items[putting.count], ref, putting.ids[ref.feed] - 1,
                       <uint16_t>(putting.ids[ref.origin] - 1))
+            if putting.slices != NULL:
+                putting.items[putting.count].slice = putting.slices[putting.place]
             putting.unsigned_count += ref.kind == SIGNATURE_NONE
             putting.count += 1
         putting.place += 1
     return 0
 
 
-cdef sign_items(Store *store, Putting *putting, Rows rows):
+cdef sign_items(Store *store, Putting *putting):
     """Compute signatures of this queue's kind for items that have none."""
-    cdef size_t place, i = 0
-    cdef Item *item
-    cdef Ref *ref
-    for place in range(rows.count):
-        if putting.mask == NULL or putting.mask[place]:
-            item = &putting.items[i]
-            if item.kind == SIGNATURE_NONE:
-                ref = &rows.refs[place]
-                item.ident = item.record + RECORD_HEADER + ref.feed_bytes + ref.origin_bytes
-                item.ident_bytes = ref.ident_bytes
-                sign(store, item)
-            i += 1
+    cdef size_t i
+    for i in range(putting.count):
+        if putting.items[i].kind == SIGNATURE_NONE:
+            sign(store, &putting.items[i])
 
 
-cdef put_rows(Log log, Rows rows, const uint8_t[::1] mask, uint64_t now_ns, uint64_t boot_ns):
+cdef put_rows(Log log, Rows rows, const uint8_t[::1] mask, uint64_t now_ns, uint64_t boot_ns,
+              const uint16_t[::1] slices, uint64_t assigned):
     """What `Log.put_records` says."""
     cdef Store *store = log.store
     cdef list names = rows.names
@@ -181,8 +180,11 @@ cdef put_rows(Log log, Rows rows, const uint8_t[::1] mask, uint64_t now_ns, uint
     cdef int outcome
     if mask is not None and <size_t>mask.shape[0] != rows.count:
         raise ValueError("mask")
+    if slices is not None and <size_t>slices.shape[0] != rows.count:
+        raise ValueError("slices")
     memset(&putting, 0, sizeof(putting))
     putting.mask = &mask[0] if mask is not None and rows.count else NULL
+    putting.slices = &slices[0] if slices is not None and rows.count else NULL
     putting.ids_count = len(names)
     putting.ids = <uint32_t *>allocate_zeroed(putting.ids_count, sizeof(uint32_t))
     putting.items = <Item *>allocate(rows.count * sizeof(Item))
@@ -203,8 +205,8 @@ cdef put_rows(Log log, Rows rows, const uint8_t[::1] mask, uint64_t now_ns, uint
         if outcome != 0:
             raise KernelError(outcome, putting.place)
         if putting.unsigned_count and store.control.signature_kind != SIGNATURE_NONE:
-            sign_items(store, &putting, rows)
-        return append_many(log, putting.items, putting.count, now_ns, boot_ns)
+            sign_items(store, &putting)
+        return append_many(log, putting.items, putting.count, now_ns, boot_ns, assigned)
     finally:
         free(putting.ids)
         free(putting.items)
