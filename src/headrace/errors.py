@@ -50,13 +50,16 @@
     │       ├── ShareExistsError          it exists, with other terms
     │       ├── SeatsFullError            it has 4,096 nodes already
     │       ├── SeatLostError             the node was not heard of for too long; it may join again
-    │       ├── BalancerDeposedError      another balancer leads
-    │       └── SinkFencedError           a later owner of the slice stores its effects
+    │       └── BalancerDeposedError      another balancer leads
     ├── FabricError                       something about the network of sites
     │   ├── FabricMessageError            a message from another site is invalid
     │   ├── SiteUnreachableError          a site does not reply; recovers when it is back
     │   └── AccessDeniedError             a site's rules do not allow it
     ├── MemberAbsentError (TimeoutError)  no such member joined until the timeout
+    ├── SinkError                         where processing nodes store results
+    │   ├── SinkFencedError               a later owner has claimed slices; nothing was stored; `slices` names them
+    │   ├── SinkUnavailableError          no space, no lock, no connection; recovers when the cause is removed
+    │   └── SinkRefusedError              the result of one product cannot be stored; nothing was stored
     ├── PipelineError                     something about the pipeline
     │   ├── TargetError                   an action cannot write; recovers when the cause is removed
     │   └── DataLossError                 products were evicted before the pipeline read them
@@ -345,10 +348,6 @@ class BalancerDeposedError(ShareError):
     """Another balancer leads the group."""
 
 
-class SinkFencedError(ShareError):
-    """A later owner of the slice has claimed it in the sink; nothing was stored."""
-
-
 class FabricError(HeadraceError):
     """Something about the network of sites, or between a site and its client."""
 
@@ -385,6 +384,30 @@ class RecordsDamagedError(HeadraceError, ValueError):
 
 class MissingExtraError(HeadraceError, ImportError):
     """A library is not installed that this part of Headrace needs; the hint is the command that installs it."""
+
+
+class SinkError(HeadraceError):
+    """Something about a sink of processing nodes."""
+
+
+class SinkFencedError(SinkError):
+    """A later owner has claimed `slices` in the sink; nothing was stored."""
+
+    def __init__(self, problem: str, hint: str, slices: tuple[int, ...]) -> None:
+        super().__init__(problem, hint)
+        self.slices = slices
+
+
+class SinkUnavailableError(SinkError):
+    """The sink cannot be written: no space, no lock, no permission, no connection. Recovers; store again."""
+
+
+class SinkRefusedError(SinkError):
+    """The result of one product, `sequence` of `slice`, can never be stored; nothing was stored."""
+
+    def __init__(self, problem: str, hint: str, slice: int, sequence: int) -> None:
+        super().__init__(problem, hint)
+        self.slice, self.sequence = slice, sequence
 
 
 class PipelineError(HeadraceError):
