@@ -171,7 +171,8 @@ def _parts(drafts: list[_Draft]) -> Iterator[list[_Draft]]:
     """In order, each small beside a queue."""
     part, size = list[_Draft](), 0
     for draft in drafts:
-        payload_bytes = memoryview(draft.facts["payload"]).nbytes if isinstance(draft.facts["payload"], _TEXT) else 0
+        payload = draft.facts["payload"]
+        payload_bytes = memoryview(payload).nbytes if isinstance(payload, bytes | bytearray | memoryview) else 0
         if part and (len(part) == _PART or size + payload_bytes > _PART_BYTES):
             yield part
             part, size = [], 0
