@@ -5,6 +5,7 @@ import pytest
 
 from headrace.errors import BalancerDeposedError, OptionError
 from headrace.share.interface import NOBODY
+from headrace.share.ownership import Ownership
 from headrace.slices.algorithms import Thresholds
 from headrace.slices.balancer import Balancer
 from headrace.slices.balancing import SESSION_SLICES_MAX
@@ -299,6 +300,87 @@ def test_a_backlog_counts_although_its_node_is_busy_all_the_time() -> None:
     assert group.loads(costs).tolist() == pytest.approx([2.0, 1.0])
     group.run(balancer, 15, costs)
     assert np.sum(group.owners() == first.seat) < 18
+
+
+def test_a_slice_that_hangs_does_not_drive_the_others_away() -> None:
+    group, costs = MemoryGroup(40), np.full(40, 0.01)
+    nodes = [group.node(name) for name in "ab"]
+    balancer = Balancer(group)
+    group.run(balancer, 5, costs)
+    group.hangs[np.flatnonzero(group.owners() == nodes[0].seat)[0]] = True
+    costs[group.hangs] = 0.5
+    before = group.owners()
+    group.run(balancer, 60, costs)
+    assert np.array_equal(group.owners(), before)
+
+
+def test_nodes_of_different_speed_settle() -> None:
+    """A slice costs twice as much at the slow node, which nobody knows before it is there."""
+    group, costs = MemoryGroup(100), np.random.default_rng(5).uniform(0.005, 0.02, 100)
+    group.node("fast", speed=2)
+    group.node("slow")
+    balancer = Balancer(group)
+    group.run(balancer, 60, costs)
+    moved = balancer.statistics().slices_moved
+    fast, slow = group.loads(costs) / [2, 1]
+    assert max(fast, slow) <= 1.15 * (fast + slow) / 2
+    group.run(balancer, 60, costs)
+    assert balancer.statistics().slices_moved == moved
+
+
+class CrashError(Exception):
+    """The process of the balancer dies here."""
+
+
+class CrashingGroup(MemoryGroup):
+    """The balancer dies before its n-th change of the table, which is after the one before it."""
+
+    changes_left = -1
+
+    def _called(self, what: str) -> Ownership:
+        if what != "lead" and self.changes_left >= 0:
+            if not self.changes_left:
+                raise CrashError
+            self.changes_left -= 1
+        return super()._called(what)
+
+
+def test_a_balancer_that_dies_at_any_change_leaves_a_group_that_its_standby_balances() -> None:
+    for change in range(60):
+        group, costs = CrashingGroup(24), np.full(24, 0.02)
+        group.changes_left = change
+        crashed = _story(group, costs, Balancer(group))
+        group.changes_left = -1
+        group.run(Balancer(group), 20, costs)
+        state = group.state()
+        assert not np.any(state.takers != NOBODY)
+        assert {node.name for node in state.nodes} == {"b", "d"}
+        assert set(state.owners) == {node.seat for node in state.nodes}
+        assert busiest(group, costs) <= 1.1
+        if not crashed:
+            print(f"the story has {change} changes")
+            assert change >= 8
+            return
+    raise AssertionError("the story has too many changes")
+
+
+def _story(group: CrashingGroup, costs: np.ndarray, balancer: Balancer) -> bool:
+    """Joins, a death and a drain, to the end or to the crash; whether the balancer crashed."""
+    crashed = False
+    nodes = {}
+    for event in ("a", "b", "c", "d", "-c", "~a"):
+        if event[0] == "-":
+            nodes[event[1]].alive = False
+        elif event[0] == "~":
+            group.ownership.drain(nodes[event[1]].seat)
+        else:
+            nodes[event] = group.node(event)
+        for _ in range(5):
+            try:
+                group.run([] if crashed else balancer, 1, costs)
+            except CrashError:
+                crashed = True
+    return crashed
 
 
 # --- release --------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, cast
 
-from headrace.errors import HeadraceError, OptionError
+from headrace.errors import HeadraceError, OptionError, QueueClosedError
 from headrace.queue.interface import AnyQueue
 from headrace.remote import connect
 from headrace.slices.algorithms import load_algorithm
@@ -79,11 +79,13 @@ class Balancer:
             return self._balancing.step(now_s)
 
     def run(self) -> None:
-        """Balance until `stop` is called."""
+        """Balance until `stop` is called, or the queue is closed."""
         while not self._ending.is_set():
             try:
                 pause_s = self.step()
-            except HeadraceError as error:
+            except QueueClosedError:
+                return
+            except Exception as error:  # noqa: BLE001  a group must not stay without a balancer
                 self._balancing.errors.add(f"balancer {self._balancing.name}: trying again", error)
                 pause_s = _RETRY_S
             self._ending.wait(pause_s)

@@ -172,12 +172,18 @@ class Balancing:
 
     def _seize(self, state: ShareState) -> ShareState:
         dead = [node for node in state.nodes if not node.is_alive]
+        if not dead:
+            return state
         for node in dead:
-            self._seized |= state.owners == node.seat
             self._share.seize(self._term, node.seat)
-            self._count["seized"] += 1
-            _logger.warning("node %s was not heard of for %.1f s: its slices go to others", node.name, node.age_s)
-        return self._share.state() if dead else state
+        after = self._share.state()
+        still = {(node.seat, node.joined_ns) for node in after.nodes}  # heard of again at the last moment
+        for node in dead:
+            if (node.seat, node.joined_ns) not in still:
+                self._seized |= state.owners == node.seat
+                self._count["seized"] += 1
+                _logger.warning("node %s was not heard of for %.1f s: its slices go to others", node.name, node.age_s)
+        return after
 
     @staticmethod
     def _givers_in_session(state: ShareState) -> dict[int, Integers]:
@@ -220,7 +226,7 @@ class Balancing:
         resting = (now_s - self._moved_s < self._patience.rest_s) & staying
         slow = [giver for giver, watched in self._givers.items() if watched.until_s > now_s]
         fixed = moving | resting | np.isin(owners, slow)
-        costs = self._costs.costs(state.owners, {node.number: node.load.waiting for node in nodes})
+        costs = self._costs.costs(state.owners, {node.number: node.load for node in nodes})
         return Snapshot(nodes, owners, costs, fixed)
 
     def _is_due(self, snapshot: Snapshot, now_s: float) -> bool:

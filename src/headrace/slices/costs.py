@@ -5,7 +5,9 @@ was added, divided by the time between the reports, not by the time between two 
 up to one report. Rates are smoothed over `window_s`.
 
 A node that cannot keep up does not show what its slices need: it works all the time, and items wait. So items that
-wait count as well, as the share of a worker that would finish them within `catch_up_s`.
+wait at a busy node count as well, as the share of a worker that would finish them within `catch_up_s`. Those at a node
+that has time do not: they wait for something else, such as an item of their slice that hangs, and no move would help.
+A slice works on one item at a time, so it never needs more than one worker.
 
 The cost belongs to the slice, not to the node, and moves with it. That is what lets an algorithm calculate the loads
 after a move. A node that is faster than others reports a higher capacity.
@@ -13,11 +15,12 @@ after a move. A node that is faster than others reports a higher capacity.
 
 import numpy as np
 
-from headrace.share.interface import Counts, NodeState
+from headrace.share.interface import Counts, Load, NodeState
 from headrace.slices.snapshot import Floats, Integers
 
 _INTERVAL_S_MIN = 0.5  # shorter ones contain too few items
 _KNOWN_S = 2.0  # a slice that was measured for less counts as an average one
+_BUSY = 0.8  # of its capacity: a node that works so much may be behind
 _SILENT_S = 2.0  # a node that reports no work for so long has none
 
 
@@ -52,19 +55,19 @@ class Costs:
             self._items[taken] = products[taken]
             self._busy_s[taken] = busy_ns[taken] / 1e9
 
-    def costs(self, owners: Integers, waiting: dict[int, int]) -> Floats:
-        """Share of a worker that each slice needs, with the items that wait at its owner."""
-        rates = self.rates + 1e-9
-        at_owner = np.zeros(int(owners.max(initial=0)) + 1)
-        for seat, items in waiting.items():
-            if seat < len(at_owner):
-                at_owner[seat] = items
+    def costs(self, owners: Integers, loads: dict[int, Load]) -> Floats:
+        """Share of a worker that each slice needs, with the items that wait at its owner; loads are by seat."""
+        rates, busy = self.rates + 1e-9, np.bincount(owners, self.shares)
+        at_owner = np.zeros(len(busy))
+        for seat, load in loads.items():
+            if seat < len(busy) and busy[seat] >= _BUSY * load.capacity:
+                at_owner[seat] = load.waiting
         # what waits at a node waits for its slices as their items come
         shared = at_owner[owners] * rates / np.bincount(owners, rates)[owners]
         total = self.rates.sum()
         mean_s = self.shares.sum() / total if total > 0 else 0.0
         item_s = np.divide(self.shares, self.rates, out=np.full(len(rates), mean_s), where=self.rates > 1e-6)
-        needed: Floats = self.shares + shared * item_s / self._catch_up_s
+        needed: Floats = np.minimum(self.shares + shared * item_s / self._catch_up_s, 1.0)
         known = self._seen_s >= _KNOWN_S
         needed[~known] = needed[known].mean() if known.any() else 0.0
         return needed

@@ -58,6 +58,7 @@ class MemoryGroup:
         self.nodes: list[MemoryNode] = []
         self.calls: dict[str, int] = {}
         self.backlog_s: Costs = np.zeros(slices)  # work that waits, by slice; it moves with the slice
+        self.hangs = np.zeros(slices, bool)  # slices that do not go on, because an item of them hangs
         self.arrived_s: Costs = np.full(slices, self.now_s)  # up to when items have arrived
 
     @property
@@ -68,9 +69,9 @@ class MemoryGroup:
     def now_s(self) -> float:
         return self.clock.elapsed_ns() / 1e9
 
-    def node(self, name: str, capacity: float = 1.0) -> "MemoryNode":
-        """A node that joins now."""
-        made = MemoryNode(self, name, capacity, len(self.nodes) + 1)
+    def node(self, name: str, capacity: float = 1.0, speed: float = 1.0) -> "MemoryNode":
+        """A node that joins now; `speed` 2 does the work of a second in half of it."""
+        made = MemoryNode(self, name, capacity, speed, len(self.nodes) + 1)
         self.nodes.append(made)
         return made
 
@@ -138,8 +139,8 @@ class MemoryGroup:
 class MemoryNode:
     """A node that works as it should, unless you set `alive` or `lets_go` to False."""
 
-    def __init__(self, group: MemoryGroup, name: str, capacity: float, instance: int) -> None:
-        self.group, self.name, self.capacity, self.instance = group, name, capacity, instance
+    def __init__(self, group: MemoryGroup, name: str, capacity: float, speed: float, instance: int) -> None:
+        self.group, self.name, self.capacity, self.speed, self.instance = group, name, capacity, speed, instance
         self.alive = self.lets_go = True
         self._stalls = False  # it has slices that it should let go, and does not
         self.seat = group.ownership.join(name, instance, group.now)
@@ -167,10 +168,10 @@ class MemoryNode:
         passed_s, self._worked_s = group.now_s - self._worked_s, group.now_s
         group.backlog_s[slices] += costs[slices] * (group.now_s - group.arrived_s[slices])
         group.arrived_s[slices] = group.now_s
-        wanted_s = np.where(self.holding.leaving, 0.0, group.backlog_s[slices])
-        done_s = wanted_s * min(1.0, self.capacity * passed_s / max(float(wanted_s.sum()), 1e-9))
+        wanted_s = np.where(self.holding.leaving | group.hangs[slices], 0.0, group.backlog_s[slices])
+        done_s = wanted_s * min(1.0, self.capacity * self.speed * passed_s / max(float(wanted_s.sum()), 1e-9))
         group.backlog_s[slices] -= done_s
-        self._busy_s += done_s
+        self._busy_s += done_s / self.speed
 
     def _exchange(self, reports: bool) -> None:
         """The messages of a real node: report; look again if something changed; release; say that it was seen."""
@@ -210,7 +211,7 @@ class MemoryNode:
         slices = np.concatenate([slices for slices, _ in parts])
         busy_ns = (np.concatenate([busy_s for _, busy_s in parts]) * 1e9).astype(np.uint64)
         self._before, self._busy_s = [], np.zeros(len(self.holding.slices))
-        return Work(self._report, slices, np.ceil(busy_ns / (ITEM_S * 1e9)).astype(np.uint64), busy_ns)
+        return Work(self._report, slices, np.ceil(busy_ns * self.speed / (ITEM_S * 1e9)).astype(np.uint64), busy_ns)
 
     def leave(self) -> None:
         self.group.ownership.leave(self.seat, self.instance, self.group.now)
