@@ -184,6 +184,8 @@ def test_a_node_that_joins_gets_its_share_whether_there_is_load_or_not(cost: flo
 def test_each_node_gets_one_slice_before_any_gets_two() -> None:
     group = snapshot(nodes(4), np.zeros(5, int), np.zeros(5))
     assert np.bincount(applied(group, FewestMoves().decide(group)).owners).tolist() == [2, 1, 1, 1]
+    few = snapshot(nodes(3), np.zeros(2, int), np.zeros(2))
+    assert np.bincount(applied(few, FewestMoves().decide(few)).owners, minlength=3).tolist() == [1, 1, 0]
 
 
 def test_a_slice_that_exceeds_every_limit_stays_alone_with_its_node() -> None:
