@@ -2,6 +2,7 @@
 
     shares.json        the terms of all groups: one document, replaced as a whole
     shares/lock        held (flock) while groups are made and removed
+    shares/wake        a word that changes with every table; nodes and sites that wait for a change sleep on it (futex)
     shares/3.share     group number 3: its table (layout.py), mapped by every process that uses it
 
 Changes of a table are serialised by a lock on its file (flock), which the operating system releases with its holder,
@@ -19,7 +20,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from headrace.errors import HeadraceError, QueueDamagedError
+from headrace.errors import HeadraceError, QueueDamagedError, ShareMissingError
 from headrace.kernel import _kernel as kernel
 from headrace.log.documents import Document
 from headrace.log.explain import explain_os_error
@@ -32,6 +33,7 @@ from headrace.share.ownership import Ownership
 FORMAT = 1
 FILE = "shares.json"
 FOLDER = "shares"
+_WAKE_BYTES = 64
 _REMEDY = "restore it from a backup, or run: headrace queue repair {path}, then start the nodes again"
 
 
@@ -124,21 +126,64 @@ class ShareFile:
         with self._threads:
             lock_file(self._descriptor)
             try:
-                self._check_whole()
+                self.check_whole()
                 yield self._ownership
             finally:
                 fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
-    def _check_whole(self) -> None:
+    @property
+    def is_whole(self) -> bool:
+        return bytes(self.table.header[0]["magic"]) == MAGIC
+
+    def check_whole(self) -> None:
+        """QueueDamagedError if the file is damaged, ShareMissingError if the group was removed."""
+        magic = bytes(self.table.header[0]["magic"])
+        if magic == MAGIC:
+            return
         if self._mapped.holed:
             raise damaged(self.path, "it was truncated while it was in use")
-        if bytes(self.table.header[0]["magic"]) != MAGIC:
+        if magic:
             raise damaged(self.path, "it is no table of a group any more")
+        raise ShareMissingError("the group was removed", "open it again, which makes a new one")
 
     def close(self) -> None:
         if self._descriptor >= 0 and self._pid == os.getpid():
             os.close(self._descriptor)
         self._descriptor, self._pid = -1, 0
+
+    def __del__(self) -> None:
+        if hasattr(self, "_descriptor"):
+            self.close()
+
+
+class Changes:
+    """Tells processes that the table of some group has changed. Threads may share it, and both sides of a fork."""
+
+    def __init__(self, path: Path) -> None:
+        """Of the queue at `path`, which has groups, or had some."""
+        try:
+            descriptor = os.open(path / FOLDER / "wake", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
+            try:
+                if os.fstat(descriptor).st_size < _WAKE_BYTES:
+                    os.ftruncate(descriptor, _WAKE_BYTES)
+                self._mapped = kernel.Mapped(descriptor, _WAKE_BYTES)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise explain_os_error(error, path) from error
+        self._words = memoryview(self._mapped).cast("I")
+
+    @property
+    def number(self) -> int:
+        """Another one after each change."""
+        return self._words[0]
+
+    def wait(self, seen: int, timeout_s: float) -> None:
+        """Sleep until the number is not `seen`, or `timeout_s` or a second has passed."""
+        self._mapped.wait(0, seen, max(0.0, timeout_s))
+
+    def tell(self) -> None:
+        self._mapped.wake(0)
 
 
 def check_header(path: Path, table: Table, slices: int) -> None:

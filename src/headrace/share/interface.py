@@ -11,7 +11,7 @@ Seats are numbered from 0; NOBODY stands for none. Times are nanoseconds since 1
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypedDict
 
 import msgspec
 import numpy as np
@@ -28,6 +28,9 @@ Positions = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
 Reason = Literal["load", "join", "drain", "idle", "dead", "hand"]
+_Amount = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+_Metric = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
+_Whole = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class Marks(NamedTuple):
@@ -55,12 +58,12 @@ NO_MARKS = marks()
 class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a node reports of itself."""
 
-    cpu: float = 0.0  # cores that its processes have used since the last report
-    memory: int = 0  # bytes
-    waiting: int = 0  # products of its slices that it has not begun
-    in_work: int = 0
-    capacity: float = 1.0  # how much work it can do at a time, in seconds of work per second
-    metrics: dict[str, float] = {}  # the user's own
+    cpu: _Amount = 0.0  # cores that its processes have used since the last report
+    memory: _Whole = 0  # bytes
+    waiting: _Whole = 0  # products of its slices that it has not begun
+    in_work: _Whole = 0
+    capacity: _Amount = 1.0  # how much work it can do at a time, in seconds of work per second
+    metrics: dict[str, _Metric] = {}  # the user's own
 
 
 class Work(NamedTuple):

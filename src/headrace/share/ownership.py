@@ -130,19 +130,21 @@ class Ownership:
         self._untake(np.concatenate([owned, coming]))
         self._disown(owned)
         entry["instance"] = 0
+        self._changed(seat)  # a node that waits learns that it lost its seat
 
     # --- exchange ---------------------------------------------------------------------------------
 
     def exchange(self, seat: int, instance: int, progress: Progress, now: Moment, head: int) -> Exchanged:
         """Take in a node's progress; what it holds, if that is not what it knows. `head`: the queue's next sequence."""
         entry = self._check_seat(seat, instance)
+        load_text = b"" if progress.load is None else _load_text(progress.load)
         entry["heartbeat"] = now.boot_ns
         refused = self._confirm(seat, progress.confirm, head)
+        if progress.work is not None:  # before the release: it counts for slices that the seat owns
+            self._count_work(seat, progress.work)
         refused_too = self._release(seat, progress.release, head, now)
-        if progress.work is not None:
-            self._count_work(entry, progress.work)
         if progress.load is not None:
-            self._note_load(seat, progress.load, now)
+            self._note_load(seat, progress.load, load_text, now)
         version = int(entry["version"])
         if entry["fresh"] and progress.seen == version:
             self._note_available(seat, now)
@@ -247,8 +249,10 @@ class Ownership:
     ) -> bool:
         """Give a product up: list it, and confirm it. False: the slice is another's."""
         entry = self._check_seat(seat, instance)
-        if not self._owns(seat, slice, epoch) or not self.table.positions[slice] <= sequence < head:
+        if not self._owns(seat, slice, epoch) or not 0 < sequence < head:
             return False
+        if sequence < int(self.table.positions[slice]):  # the call is repeated
+            return True
         if not np.any((self.table.parked["sequence"] == sequence) & (self.table.parked["slice"] == slice)):
             place = int(self._header["parked"]) % PARKED
             text = error.encode()[:ERROR_BYTES_MAX]
@@ -403,22 +407,22 @@ class Ownership:
 
     # --- loads ------------------------------------------------------------------------------------
 
-    def _count_work(self, entry: np.void, work: Work) -> None:
+    def _count_work(self, seat: int, work: Work) -> None:
+        """Work on slices that the seat does not own counts for the node only."""
+        entry, words = self._seats[seat], self.table.words
         if work.number <= int(entry["reported"]):
             return
         entry["reported"] = work.number
-        known = work.slices < len(self.table.words)
+        known = work.slices < len(words)
+        known &= owners_of(words[np.where(known, work.slices, 0)]) == seat
         np.add.at(self.table.products, work.slices[known], work.products[known])
         np.add.at(self.table.busy_ns, work.slices[known], work.busy_ns[known])
         entry["products"] += np.uint64(work.products.sum())
         entry["busy_ns"] += np.uint64(work.busy_ns.sum())
         self._header["lost"] += work.lost
 
-    def _note_load(self, seat: int, load: Load, now: Moment) -> None:
+    def _note_load(self, seat: int, load: Load, text: bytes, now: Moment) -> None:
         entry = self._seats[seat]
-        text = msgspec.json.encode(load)
-        if len(text) > LOAD_BYTES_MAX:
-            raise OptionError(f"a load of {len(text)} bytes is too long", f"report at most {LOAD_BYTES_MAX} bytes")
         entry["load_bytes"], entry["load"] = len(text), text
         since = now.boot_ns - int(entry["sampled"])
         if since >= SAMPLE_NS:
@@ -463,7 +467,19 @@ class Ownership:
     def _check_seat(self, seat: int, instance: int) -> np.void:
         """The seat of this very node; SeatLostError if it was taken away."""
         if not 0 <= seat < SEATS or not instance or int(self._seats[seat]["instance"]) != instance:
-            raise SeatLostError(
-                "the node was not heard of for too long, and its slices went to others", "join the group again"
-            )
+            raise seat_lost()
         return cast(np.void, self._seats[seat])
+
+
+def seat_lost() -> SeatLostError:
+    return SeatLostError(
+        "the node was not heard of for too long, and its slices went to others", "join the group again"
+    )
+
+
+def _load_text(load: Load) -> bytes:
+    """A load as a table has it."""
+    text = msgspec.json.encode(load)
+    if len(text) > LOAD_BYTES_MAX:
+        raise OptionError(f"a load of {len(text)} bytes is too long", f"report at most {LOAD_BYTES_MAX} bytes")
+    return text

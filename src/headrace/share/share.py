@@ -10,6 +10,7 @@ through the queue, as by a put.
 """
 
 import os
+import secrets
 import socket
 import time
 import uuid
@@ -25,11 +26,11 @@ from headrace.errors import OptionError, ShareError, ShareExistsError, ShareMiss
 from headrace.log.cursor import check_name
 from headrace.log.log import Log
 from headrace.log.read import Start
-from headrace.selection.values import slices_of
+from headrace.selection.values import slices_of, slices_text
 from headrace.share import file as files
 from headrace.share.interface import Exchanged, Parked, Progress, Reason, Sample, ShareState, ShareTerms, Slices
 from headrace.share.layout import NAME_BYTES_MAX
-from headrace.share.ownership import Moment, Ownership
+from headrace.share.ownership import Moment, Ownership, seat_lost
 from headrace.share.show import history_of, parked_of, state_of
 from headrace.station.terms import Age
 from headrace.units import parse_age
@@ -37,7 +38,6 @@ from headrace.units import parse_age
 GROUPS_MAX = 1024
 MAIN = "main"
 _LEASE_S_MAX = 3600.0
-_FAR = 1 << 62  # a sequence that no product has
 _Result = TypeVar("_Result")
 
 
@@ -57,11 +57,21 @@ class Seat:
         share, head = self._share, self._share.head
         return share.change(lambda own, now: own.exchange(self.number, self.instance, progress, now, head))
 
+    def check(self) -> int:
+        """The version; SeatLostError if the node has lost its seat."""
+        version = self.version
+        self._share.check_there()
+        if int(self._share.table.seats["instance"][self.number]) != self.instance:
+            raise seat_lost()
+        return version
+
     def wait(self, seen: int, timeout_s: float) -> int:
-        """Sleep until the version is another one, or the timeout passes; the version."""
-        deadline = time.monotonic() + timeout_s
+        """Sleep until the version is another one, or the timeout passes; the version. Puts do not wake it."""
+        deadline, changes = time.monotonic() + timeout_s, self._share.changes
+        number = changes.number
         while (version := self.version) == seen and (left := deadline - time.monotonic()) > 0:
-            self._share.log.kernel.wait_once(_FAR, left)
+            changes.wait(number, left)
+            number = changes.number
         return version
 
     def begin(self, slice: int, epoch: int, sequence: int) -> bool:
@@ -90,7 +100,7 @@ class Share:
     def __init__(self, log: Log, terms: ShareTerms, definition: Definition) -> None:
         self.log, self.terms, self.feed = log, terms, definition.feed
         self._file = files.ShareFile(log.path, terms)
-        self.table = self._file.table
+        self.table, self.changes = self._file.table, files.Changes(log.path)
 
     @property
     def head(self) -> int:
@@ -106,8 +116,18 @@ class Share:
         if self.log.is_disk:
             self.log.storage.sync_file(self._file.path)
         if int(self.table.header["changes"][0]) != before:
-            self.log.kernel.wake_all()
+            self.changes.tell()
+            self.log.kernel.wake_all()  # nodes that wait for products as well
         return result
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the group was not removed, and its table is usable."""
+        return self._file.is_whole
+
+    def check_there(self) -> None:
+        """ShareMissingError if the group was removed."""
+        self._file.check_whole()
 
     def _now(self) -> Moment:
         wall_ns, boot_ns = self.log.now()
@@ -117,19 +137,23 @@ class Share:
 
     # --- nodes ------------------------------------------------------------------------------------
 
-    def join(self, node: str = "", *, instance: int = 0, user: str = "", pid: int | None = None) -> Seat:
+    def join(
+        self, node: str = "", *, instance: int = 0, user: str = "", pid: int | None = None, may_vary: bool = False
+    ) -> Seat:
         """Take a seat. Without a name, the node has that of the machine and its process.
 
-        ShareError if a node of that name is alive. A join that is repeated with its `instance` finds its seat.
+        ShareError if a node of that name is alive, unless the name `may_vary`: then a number is appended. A join that
+        is repeated with its `instance` finds its seat.
         """
-        name, number = check_node(node) if node else "", instance or int.from_bytes(os.urandom(8), "little") | 1
+        name, number = check_node(node or default_node()), instance or new_instance()
+        varies = may_vary or not node
 
         def take(own: Ownership, now: Moment) -> Seat:
             seats = own.table.seats
             again = np.flatnonzero(seats["instance"] == number)
             if len(again):
                 return Seat(self, int(again[0]), number, seats["name"][again[0]].decode())
-            chosen = name or _free_name(own, now)
+            chosen = _free_name(own, now, name) if varies else name
             if _is_taken(own, now, chosen):
                 raise ShareError(f"group {self.terms.group!r} has a node {chosen!r}", "choose another name")
             seat = own.join(chosen, number, now, pid=os.getpid() if pid is None else pid, user=user)
@@ -262,7 +286,7 @@ def _given(count: int, only: Any, dead_after: Age | None, tries_max: int | None)
         chosen = slices_of(only)
         if chosen[-1] >= count:
             raise OptionError(f"slice {chosen[-1]} is out of range", f"the stream has slices 0 to {count - 1}")
-        given["only"] = only if isinstance(only, str) else ",".join(map(str, chosen))
+        given["only"] = slices_text(chosen)
     if dead_after is not None:
         given["dead_after_s"] = parse_age(dead_after, "dead_after")
         if not 0.2 <= given["dead_after_s"] <= _LEASE_S_MAX:
@@ -329,7 +353,17 @@ def _is_taken(own: Ownership, now: Moment, name: str) -> bool:
     return any(own.is_alive(int(seat), now) for seat in np.flatnonzero(own.table.seats["name"] == name.encode()))
 
 
-def _free_name(own: Ownership, now: Moment) -> str:
-    first = f"{socket.gethostname()[:40]}-{os.getpid()}"
-    names = (first if turn == 1 else f"{first}.{turn}" for turn in range(1, len(own.table.seats) + 2))
+def _free_name(own: Ownership, now: Moment, first: str) -> str:
+    stem = first.encode()[: NAME_BYTES_MAX - 5].decode(errors="ignore")
+    names = (first if turn == 1 else f"{stem}.{turn}" for turn in range(1, len(own.table.seats) + 2))
     return next(name for name in names if not _is_taken(own, now, name))
+
+
+def default_node() -> str:
+    """The name of a node that was given none: that of the machine and of this process."""
+    return f"{socket.gethostname()[:40]}-{os.getpid()}"
+
+
+def new_instance() -> int:
+    """The number by which a node proves that a seat is its own: unlike that of any other, and not to be guessed."""
+    return secrets.randbits(62) | 1

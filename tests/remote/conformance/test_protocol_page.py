@@ -21,9 +21,11 @@ from headrace.log.weights import Weights
 from headrace.product import put
 from headrace.queue.members import End, Member
 from headrace.relay.messages.page import QueueId, Sequence64, SiteName
-from headrace.remote.protocol import calls, envelope, fields, hello, member_calls, replies
+from headrace.remote.protocol import calls, envelope, fields, hello, member_calls, replies, share_calls, share_replies
 from headrace.remote.protocol.fields import Count, Name, Number64, Options, Seconds, Start, Text, Wait
 from headrace.remote.server import clients, consumer, puts
+from headrace.share import layout
+from headrace.share.interface import Load, ShareTerms
 from headrace.station.consumer import GET_MAX
 from headrace.station.leases import KEEP_S_MAX
 from headrace.station.statistics import ConsumerStatistics, Parked, StationStatistics
@@ -51,9 +53,18 @@ VALUES: dict[str, tuple[Any, ...]] = {  # a word of the page: the types that it 
     "queue id": (QueueId,), "5 integers": (tuple[int, int, int, int, int],), "Weights": (Weights,),
     "list of Member": (member_calls.MemberChanges.__annotations__["members"],),
     "list of End": (member_calls.MemberChanges.__annotations__["ends"],),
-    "map": (dict[str, Any], QueueConfig),
+    "map": (dict[str, Any], QueueConfig, ShareTerms), "column": (share_calls.Column,),
+    "seat": (share_calls.SeatNumber,), "instance": (share_calls.Instance,),
+    "list of up to 4,096 integers, or nil": (share_calls.Sequences | None,),
+    "Marked or nil": (share_calls.Marked | None,), "Worked or nil": (share_calls.Worked | None,),
+    "Load or nil": (Load | None,), "Held or nil": (share_replies.Held | None,),
+    "GroupState or nil": (share_replies.GroupState | None,),
+    "list of arrays, or nil": (get_type_hints(share_replies.ShareTold, include_extras=True)["history"],),
     "map or nil": (Statistics | None, StationTerms | None, StationStatistics | None, Definition | None, ChannelStatistics | None),
-    "list of map, or nil": (list[ConsumerStatistics] | None, list[Parked] | None),
+    "list of map, or nil": (
+        list[ConsumerStatistics] | None, list[Parked] | None,
+        get_type_hints(share_replies.ShareTold, include_extras=True)["parked"],
+    ),
 }  # fmt: skip
 DEFAULTS: dict[str, Any] = {
     "0": 0, "`\"\"`": "", "nil": None, "false": False, "true": True, "`{}`": {}, "empty": b"", "0 each": (0,) * 5,
@@ -84,6 +95,7 @@ def tables(text: str, columns: str) -> dict[str, dict[str, Field]]:
 CALLS = tables(section("Calls"), "| type | field | value | default | meaning |")
 REPLIES = tables(section("Replies"), "| type | field | value | default | meaning |")
 FACTS = tables(section("Calls"), "| part | field | value | default | one for each |")
+PARTS = tables(section("Calls"), "| part | field | value | default | meaning |")
 
 
 def choices(value: str) -> str | None:
@@ -124,14 +136,23 @@ def test_the_page_has_no_other_calls_and_replies() -> None:
     assert set(CALLS) == {kind.__struct_config__.tag for kind in get_args(calls.Call)}
     assert set(REPLIES) == {kind.__struct_config__.tag for kind in get_args(replies.Reply)} | {
         "End",
+        "GroupState",
+        "Held",
         "Member",
         "Weights",
     }
 
 
-@pytest.mark.parametrize("kind", [put.Put, calls.Columns, End, Member, Weights], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        put.Put, calls.Columns, End, Member, Weights, share_calls.Marked, share_calls.Worked, Load, share_replies.Held,
+        share_replies.GroupState,
+    ],
+    ids=lambda kind: kind.__name__,
+)  # fmt: skip
 def test_the_page_has_each_part_with_its_fields(kind: type[msgspec.Struct]) -> None:
-    listed = (FACTS | REPLIES)[kind.__name__]
+    listed = (FACTS | REPLIES | PARTS)[kind.__name__]
     assert list(listed) == list(kind.__struct_fields__)
     for field in msgspec.structs.fields(kind):
         assert bool(listed[field.name].default) != field.required, field.name
@@ -183,3 +204,5 @@ def test_the_limits_have_the_values_on_the_page() -> None:
     assert (clients.CALLS_MAX, clients.CLIENTS_MAX, clients._FORGET_S, clients.READS_MAX) == (1024, 4096, 900, 64)
     assert (GET_MAX, weights.PRODUCT_BYTES, weights.STRETCH_BYTES) == (65_536, 256, 1 << 20)
     assert (consumer.BATCHES_MAX, puts._FIRST_WAIT_S, puts._WAIT_S) == (20_000, 1.0, 5.0)
+    assert (layout.SEATS, share_calls.SLICES_MAX, share_calls.SEQUENCES_MAX) == (4096, 65_536, 4096)
+    assert (layout.LOAD_BYTES_MAX, layout.ERROR_BYTES_MAX, layout.NAME_BYTES_MAX) == (1024, 400, 64)

@@ -21,8 +21,11 @@ from headrace.remote.client.consumer import RemoteConsumer
 from headrace.remote.client.cursor import RemoteCursor
 from headrace.remote.client.follower import RemoteFollower
 from headrace.remote.client.queue import RemoteQueue
+from headrace.remote.client.share import RemoteSeat, RemoteShare
 from headrace.remote.client.station import RemoteStation
 from headrace.remote.client.supplier import RemoteSupplier
+from headrace.share.interface import AnySeat, AnyShare
+from headrace.share.share import Seat, Share
 from headrace.station import Consumer, Station
 
 KINDS = [
@@ -33,15 +36,20 @@ KINDS = [
     (AnyConsumer, Consumer, RemoteConsumer),
     (AnyChannel, Channel, RemoteChannel),
     (AnySupplier, Supplier, RemoteSupplier),
+    (AnyShare, Share, RemoteShare),
+    (AnySeat, Seat, RemoteSeat),
 ]
 NEEDS_FILES = {"check", "delete", "resize"}  # refused by a remote queue
 REMOTE_ONLY = {AnyQueue: NEEDS_FILES | {"site"}}
 SET_BY_INIT = {
     "channel_name",
+    "feed",
     "name",
+    "number",
     "path",
     "position",
     "station_name",
+    "terms",
 }  # attributes of instances, which the classes do not show
 
 

@@ -48,6 +48,33 @@ cdef class Mapped:
         """Was the file found to be shorter than its mapping?"""
         return is_holed(self.guarded)
 
+    cdef uint32_t *word(self, Py_ssize_t offset) except NULL:
+        if offset < 0 or offset % 4 != 0 or offset + 4 > self.size:
+            raise IndexError(f"there is no word at {offset} of {self.size} bytes")
+        return <uint32_t *>(self.base + offset)
+
+    def wait(self, Py_ssize_t offset, uint32_t seen, double timeout_s):
+        """Sleep until the word at `offset` is not `seen`, or `timeout_s` or a second has passed; the word.
+
+        One second at most, because a process that was killed between its change and its `wake` never makes that call.
+        """
+        cdef uint32_t *word = self.word(offset)
+        cdef uint64_t wake_at = clock_ns(CLOCK_MONOTONIC)
+        cdef timespec until
+        wake_at += <uint64_t>(timeout_s * 1e9) if 0 <= timeout_s < 1 else 1000000000
+        until.tv_sec = wake_at // 1000000000
+        until.tv_nsec = wake_at % 1000000000
+        with nogil:
+            futex(word, FUTEX_WAIT_BITSET, seen, &until)
+        PyErr_CheckSignals()
+        return load32(word)
+
+    def wake(self, Py_ssize_t offset):
+        """Add one to the word at `offset`, and wake every process that waits for it."""
+        cdef uint32_t *word = self.word(offset)
+        add32(word, 1)
+        futex(word, FUTEX_WAKE, 0x7FFFFFFF, NULL)
+
 
 def read_segment_header(const uint8_t[::1] data not None):
     """Fields of a segment header as a dict, or None if it is not one; `sound`: is its checksum correct?"""

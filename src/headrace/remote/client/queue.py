@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Unpack
 
 from headrace.channel.qos import ChannelOptions
-from headrace.errors import ChannelNameError
+from headrace.errors import ChannelNameError, OptionError
 from headrace.kernel import _kernel as kernel
 from headrace.log import records
 from headrace.log.append import Duplicate, Receipt
@@ -47,6 +47,7 @@ from headrace.remote.client.cursor import RemoteCursor
 from headrace.remote.client.follower import ReadTerms, RemoteFollower, follow_from, read_all
 from headrace.remote.client.members import RemoteSource
 from headrace.remote.client.puts import Put, Puts, many_put, one_put, receipt_of
+from headrace.remote.client.share import RemoteShare
 from headrace.remote.client.station import RemoteStation, options_of
 from headrace.remote.client.waiting import AWAITING, BLOCKING, Wait, finish
 from headrace.remote.protocol.calls import (
@@ -75,7 +76,12 @@ from headrace.remote.protocol.replies import (
     PutOutcome,
     Weighed,
 )
+from headrace.remote.protocol.share_calls import ListShares, OpenShare
+from headrace.remote.protocol.share_replies import ShareOpened
 from headrace.selection import Selection
+from headrace.selection.values import slices_of, slices_text
+from headrace.share.interface import ShareOptions
+from headrace.share.share import MAIN
 from headrace.station.leases import is_failure
 from headrace.station.terms import Given, StationOptions, check_station_name
 
@@ -246,6 +252,25 @@ class RemoteQueue:
 
     def channels(self) -> list[str]:
         return self._connection.ask(ListChannels(), NameList)[0].values
+
+    # --- groups of nodes --------------------------------------------------------------------------
+
+    def share(
+        self, stream: str, group: str = MAIN, *, create: bool = True, **terms: Unpack[ShareOptions]
+    ) -> RemoteShare:
+        """Open or create a group of processing nodes at the site, as `Queue.share` does."""
+        check_name(group, "group", OptionError)
+        given: dict[str, Any] = {**terms}
+        start = start_text(given.pop("start", "oldest"))
+        if not isinstance(given.get("only"), str | None):
+            given["only"] = slices_text(slices_of(given["only"]))
+        call = OpenShare(stream, group, start, plain_options(given), create)
+        return RemoteShare(self, self._connection, self._connection.once(call, ShareOpened)[0])
+
+    def shares(self) -> list[tuple[str, str]]:
+        """All groups of processing nodes that this client may use, as channel and name."""
+        listed = self._connection.ask(ListShares(), NameList)[0].values
+        return [(stream, group) for stream, _, group in (each.partition("/") for each in listed)]
 
     # --- inspect ----------------------------------------------------------------------------------
 

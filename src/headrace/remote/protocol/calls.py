@@ -1,7 +1,8 @@
 """Calls: what a remote client asks of a site's queue, as plain data; replies.py has the replies.
 
 envelope.py says how a call travels, hello.py what raises the version of the protocol, fields.py what each type of a
-field may contain. Calls about channels are in channel_calls.py. docs/protocol.md has every call, with its fields.
+field may contain. Calls about channels are in channel_calls.py, calls about groups of processing nodes in
+share_calls.py. docs/protocol.md has every call, with its fields.
 """
 
 from typing import Annotated, Any
@@ -26,6 +27,7 @@ from headrace.remote.protocol.fields import (
     Wait,
 )
 from headrace.remote.protocol.member_calls import WatchMembers
+from headrace.remote.protocol.share_calls import NumberedShareCall, ShareCall
 from headrace.station.leases import KEEP_S_MAX
 
 # --- the queue --------------------------------------------------------------------------------------
@@ -255,12 +257,12 @@ class Leave(CallStruct, frozen=True):
 Bulky = PutOne | PutMany | PutBatch | Revise  # these have a payload
 Numbered = (
     Bulky | SaveCursor | RemoveCursor | OpenStation | ChangeStation | PauseStation | SeekStation | RemoveStation
-    | Unpark | Attach | Get | Settle | NumberedChannelCall
+    | Unpark | Attach | Get | Settle | NumberedChannelCall | NumberedShareCall
 )  # fmt: skip
 Call = (
     Numbered | Identify | ReadProducts | Resolve | Weigh | GetBounds | GetStatistics | ListNames | WantedBy | Flush
     | OpenCursor | LoadCursor | ListStations | DescribeStation | Interrupt | DescribeConsumer | Detach | Leave
-    | ChannelCall | WatchMembers
+    | ChannelCall | WatchMembers | ShareCall
 )  # fmt: skip
 
 

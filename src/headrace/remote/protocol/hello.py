@@ -21,7 +21,7 @@ import msgspec
 from headrace.errors import FabricMessageError
 from headrace.remote.protocol.replies import Welcome
 
-VERSION = 10
+VERSION = 11
 OLDEST_VERSION = 9  # that clients and sites of VERSION speak, too
 HELLO: Final = 0  # the first element of a hello, where a call has its version
 

@@ -19,6 +19,7 @@ from headrace.log.weights import Weights
 from headrace.relay.messages.page import QueueId, Sequence64, SiteName
 from headrace.remote.protocol.member_calls import MemberChanges
 from headrace.remote.protocol.newer import without_unknown
+from headrace.remote.protocol.share_replies import Seated, SeatTold, ShareOpened, ShareTold
 from headrace.station.conflicts import Conflict
 from headrace.station.statistics import ConsumerStatistics, Parked, StationStatistics
 from headrace.station.terms import StationTerms
@@ -149,7 +150,8 @@ class Supplying(_Reply, frozen=True):
 
 Reply = (
     Welcome | Failure | StillBlocked | NotAttached | Done | Number | Identity | Bounds | PutOutcome | Products | Weighed
-    | NameList | CursorPosition | Details | Attached | Supplying | MemberChanges
+    | NameList | CursorPosition | Details | Attached | Supplying | MemberChanges | ShareOpened | Seated | SeatTold
+    | ShareTold
 )  # fmt: skip
 
 _REPLY = msgspec.msgpack.Decoder(Reply)

@@ -4,7 +4,8 @@ A client that may receive everything may use every station. Any other client rea
 nothing else, and uses stations that select nothing else. Other feeds are skipped before anything of their products is
 examined, so that no condition, count or limit in a selection reveals them. A client publishes under its own name, as
 sites do. A client that no rule names may do nothing at all. Of members, a client sees the sites, and the programs at
-stations and channels that it may use.
+stations and channels that it may use. Of groups of processing nodes, it uses those of channels that it may receive
+whole, and sees the users of other nodes only if it may receive everything.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,6 +20,7 @@ from headrace.log.statistics import Statistics
 from headrace.product.feed import FeedPattern
 from headrace.queue.members import Member
 from headrace.selection import Selection
+from headrace.share.interface import NodeState
 from headrace.station import StationTerms
 
 _ALL = "**"
@@ -105,6 +107,19 @@ class ClientAccess:
         return self._has_all_of(Selection.of(feed)) or any(
             each.intersects(part) for each in publish for part in subtree
         )
+
+    # --- groups of nodes --------------------------------------------------------------------------
+
+    def check_share(self, stream: str, feed: str) -> None:
+        """Whether the client may use the groups of a channel: join, look, and move slices by a balancer."""
+        if not self.has_share(feed):
+            raise AccessDeniedError(f"{self._who} may not use the groups of channel {stream!r}", _HINT)
+
+    def has_share(self, feed: str) -> bool:
+        return self._has_all or self._has_all_of(Selection.of(feed))
+
+    def visible_node(self, node: NodeState) -> NodeState:
+        return node if self._has_all else msgspec.structs.replace(node, user="", pid=0)
 
     # --- members ----------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ them:
     Get, Settle, Revise    an executor for all consumers; a Get that finds nothing waits apart (consumer.py, gets.py)
     reads                  an executor of their own, because searching a large queue takes time
     reads by a function    another one, because a function of a user may be slow
+    groups of nodes        another one, because a stopped process on this machine may hold the lock of a group
     every other call       an executor; no call there waits for long
 
 A call that cannot be decoded is refused and counted. A call that finds too many others waiting is refused as busy, and
@@ -28,7 +29,7 @@ from headrace.link.declarations import Declarations
 from headrace.link.keys import call_key
 from headrace.queue import Queue
 from headrace.relay.messages.page import queue_id
-from headrace.remote.protocol import calls, channel_calls, member_calls, replies
+from headrace.remote.protocol import calls, channel_calls, member_calls, replies, share_calls
 from headrace.remote.protocol.envelope import BUSY, CALL_BYTES_MAX, Envelope, decode_head, encode
 from headrace.remote.protocol.hello import Hello, agree
 from headrace.remote.protocol.replies import failure_of
@@ -40,10 +41,13 @@ from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.remote.server.puts import BlockedPuts
 from headrace.remote.server.queue_handlers import QueueHandlers
 from headrace.remote.server.reads import RecentReads, WaitingReads
+from headrace.remote.server.seat_waits import WaitingSeats
+from headrace.remote.server.share_handlers import ShareHandlers
 from headrace.remote.server.station_handlers import StationHandlers
 
 _THREADS = 4  # of each executor
 _FUNCTION_THREADS = 2
+_SHARE_THREADS = 2
 _WORK_MAX = 1024  # calls that an executor has accepted and not executed
 
 Work = Future[None]
@@ -61,6 +65,7 @@ class RemoteServerStatistics(msgspec.Struct, frozen=True):
     repeated: int
     refused: int
     watching: int = 0  # calls that wait for a change of members
+    nodes: int = 0  # calls of processing nodes that wait for a change of what they hold
 
 
 class RemoteServer:
@@ -77,7 +82,8 @@ class RemoteServer:
         self._call_threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-call")
         self._read_threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-read")
         self._function_threads = ThreadPoolExecutor(_FUNCTION_THREADS, thread_name_prefix="headrace-function")
-        self._calls, self._reads = set[Work](), set[Work]()  # submitted and not done
+        self._share_threads = ThreadPoolExecutor(_SHARE_THREADS, thread_name_prefix="headrace-share")
+        self._calls, self._reads, self._shares = set[Work](), set[Work](), set[Work]()  # submitted and not done
         self.recent_reads = RecentReads()
         key = f"{call_key(site)}/**"
         with ExitStack() as parts:
@@ -89,10 +95,12 @@ class RemoteServer:
             parts.callback(self._waiting.close)
             self._membership = Membership(session, declarations, queue, site, self._clients, principal, self._hand_over)
             parts.callback(self._membership.close)
+            self._seats = WaitingSeats(queue.path, self._hand_over)
+            parts.callback(self._seats.close)
             handlers = QueueHandlers(queue, site, self._waiting, BlockedPuts(), self.recent_reads)
             self._handlers = _table(
                 handlers, StationHandlers(queue, self._clients), ChannelHandlers(queue, self._clients),
-                self._membership,
+                self._membership, ShareHandlers(queue, self._seats),
             )  # fmt: skip
             self._queryable = declarations.add(lambda: session.declare_queryable(key, self._receive, complete=True))
             parts.pop_all()  # it runs; from now on `close` ends it
@@ -100,8 +108,9 @@ class RemoteServer:
     def statistics(self) -> RemoteServerStatistics:
         clients, consumers = self._clients.counts()
         return RemoteServerStatistics(
-            clients, consumers, len(self._waiting), self.taken, self.repeated, self.refused, len(self._membership)
-        )
+            clients, consumers, len(self._waiting), self.taken, self.repeated, self.refused, len(self._membership),
+            len(self._seats),
+        )  # fmt: skip
 
     # --- on Zenoh's threads -----------------------------------------------------------------------
 
@@ -114,6 +123,8 @@ class RemoteServer:
             if isinstance(envelope, Hello):
                 self._welcome(query, envelope)
                 return
+            if isinstance(envelope.call, share_calls.ShareStruct) and len(self._shares) >= _WORK_MAX:
+                raise Busy
             pending, is_known = self._accept(query, envelope)
             if is_known:
                 self.repeated += 1
@@ -153,6 +164,8 @@ class RemoteServer:
             consumer = pending.client.consumers.get(call.attachment)
         if consumer is not None:
             consumer.submit(pending)
+        elif isinstance(call, share_calls.ShareStruct):
+            _submit(self._share_threads, self._shares, self._execute, pending)
         elif not isinstance(call, calls.ReadProducts | calls.Weigh):
             _submit(self._call_threads, self._calls, self._execute, pending)
         elif len(self._reads) >= _WORK_MAX:
@@ -218,6 +231,8 @@ class RemoteServer:
         self._queryable.undeclare()
         self._waiting.close()
         self._membership.close()
+        self._share_threads.shutdown()
+        self._seats.close()
         self._read_threads.shutdown()
         self._function_threads.shutdown()
         self._call_threads.shutdown()
@@ -236,7 +251,11 @@ def _submit(threads: ThreadPoolExecutor, work: set[Work], act: Callable[[Any], N
 
 
 def _table(
-    queue: QueueHandlers, stations: StationHandlers, channels: ChannelHandlers, membership: Membership
+    queue: QueueHandlers,
+    stations: StationHandlers,
+    channels: ChannelHandlers,
+    membership: Membership,
+    shares: ShareHandlers,
 ) -> dict[type, Callable[[PendingCall, Any], None]]:
     """The handler of each call."""
     return {
@@ -257,5 +276,13 @@ def _table(
         channel_calls.ChangeChannel: channels.change, channel_calls.RemoveChannel: channels.remove,
         channel_calls.OpenMember: channels.open_station, channel_calls.ChangeMember: channels.change_station,
         channel_calls.OpenSupplier: channels.open_supplier, channel_calls.CloseSupplier: channels.close_supplier,
-        member_calls.WatchMembers: membership.watch,
+        member_calls.WatchMembers: membership.watch, share_calls.ListShares: shares.list,
+        share_calls.OpenShare: shares.open, share_calls.DescribeShare: shares.describe,
+        share_calls.RemoveShare: shares.remove, share_calls.UnparkProducts: shares.unpark,
+        share_calls.JoinShare: shares.join, share_calls.Exchange: shares.exchange, share_calls.WatchSeat: shares.watch,
+        share_calls.BeginProduct: shares.begin_product, share_calls.FailProduct: shares.fail_product,
+        share_calls.ParkProduct: shares.park_product, share_calls.LeaveSeat: shares.leave,
+        share_calls.LeadShare: shares.lead, share_calls.MoveSlices: shares.move,
+        share_calls.CancelMoves: shares.cancel, share_calls.GiveSlices: shares.give,
+        share_calls.SeizeSeat: shares.seize, share_calls.DrainSeat: shares.drain,
     }  # fmt: skip
