@@ -20,11 +20,12 @@ from msgspec import msgpack
 
 from format.reader import read_record
 
-VERSIONS = (9, 10)
+VERSIONS = (9, 11)
 NUMBERED = {
     "put", "putmany", "putbatch", "savecursor", "removecursor", "openstation", "changestation", "pausestation",
     "seekstation", "removestation", "unpark", "attach", "get", "settle", "revise", "openchannel", "changechannel",
-    "removechannel", "openmember", "changemember", "opensupplier",
+    "removechannel", "openmember", "changemember", "opensupplier", "openshare", "removeshare", "unparkproducts",
+    "failproduct", "leaveseat", "moveslices", "cancelmoves", "giveslices", "seizeseat", "drainseat",
 }  # fmt: skip
 REPLY_S = 60.0
 PLACE = struct.Struct("<QQHHI")  # sequence, inserted_ns, deliveries, revisions, reserved
