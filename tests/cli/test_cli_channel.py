@@ -87,6 +87,39 @@ def test_a_channel_is_shown_with_its_stations(run: Run, path: Path) -> None:
     assert (told["qos"]["timeout_s"], told["statistics"]["pushed"]) == (10.0, 1)
 
 
+def test_a_channel_is_created_and_shown_with_its_slices(run: Run, path: Path) -> None:
+    make(run, path, "--slices", 16, "--assign", "property:station")
+    made = run("channel", "create", path, "grid", "wx/grid", "--assign", "grid:lat,lon,4x8").stdout
+    assert made.endswith("slices 32, assign grid:lat,lon,4x8\n")
+    with Queue.open(path) as queue:
+        queue.put(b"x", feed="wx/radar")
+    shown = run("channel", "show", path, "radar").stdout
+    assert "property:station" in shown
+    assert "1, for lack of what assign needs" in shown
+    (told,) = objects(run("channel", "show", path, "radar", "--json").stdout)
+    assert told["slicing"] == {"slices": 16, "assign": "property:station"}
+    assert told["statistics"]["spread"] == 1
+    (product,) = objects(run("cat", path, "--json").stdout)
+    assert product["slice"] == 0
+
+
+def test_slices_are_refused_by_change_with_a_reason(run: Run, path: Path) -> None:
+    make(run, path, "--slices", 16)
+    changed = run("channel", "change", path, "radar", "--slices", 17)
+    assert changed.exit_code == 2
+    assert "the option slices of a channel cannot change\n  try: remove the channel" in changed.stderr
+    assert "--slices" not in run("channel", "change", "--help").stdout
+
+
+def test_invalid_slices_are_validated(run: Run) -> None:
+    assert run("channel", "validate", "--slices", 8, "--assign", "modulo:n").exit_code == 0
+    invalid = run("channel", "validate", "--slices", 65536, "--assign", "nonsense")
+    assert invalid.exit_code == 2
+    assert "slices: slices 65536 is out of range\n  try: give a number from 1 to 65535" in invalid.stdout
+    assert "assign: assign 'nonsense' is unknown" in invalid.stdout
+    assert run("channel", "validate", "--slices", 7, "--assign", "grid:lat,lon,2x3").exit_code == 1
+
+
 def test_a_missing_channel_is_exit_code_3(run: Run, path: Path) -> None:
     for command in ("show", "delete"):
         result = run("channel", command, path, "radar")

@@ -41,6 +41,7 @@ COUNTERS = WordFile(
     "slices", int.from_bytes(b"HRSLICES", "little"), 1, 64, "remove it while no process puts; only counters are lost"
 )
 _SPREAD = 3  # word of the file
+_CALLS = "function:"
 _CODES = kernel.CODES
 
 logger = logging.getLogger("headrace.channel")
@@ -93,7 +94,7 @@ class ChannelAssigner:
         slices = entering.slices.copy()
         for definition in sliced:
             slicing, subtree = definition.slicing, Subtree.of(definition.feed)
-            if slicing is None or not slicing.assign.startswith("function:"):
+            if slicing is None or not slicing.assign.startswith(_CALLS):
                 continue
             places = [place for place, feed in enumerate(entering.feeds) if subtree.has(feed)]
             if places:
@@ -117,6 +118,11 @@ class ChannelAssigner:
                 self._failed.add(name)
                 logger.exception("the function %r, which assigns slices, failed; its products are spread", name)
             return np.full(len(products), kernel.NO_SLICE, np.uint16)
+
+    def functions(self) -> list[tuple[str, str]]:
+        """The channels whose slices a function of a user assigns, and its name."""
+        sliced = [(each.name, each.slicing.assign) for each in self._file.read().channels.values() if each.slicing]
+        return [(channel, assign.removeprefix(_CALLS)) for channel, assign in sliced if assign.startswith(_CALLS)]
 
     # --- errors -----------------------------------------------------------------------------------
 

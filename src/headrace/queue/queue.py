@@ -89,7 +89,7 @@ class Queue:
         saved_by = None if self._log.config.durability == "memory" else self._log.storage
         self._stations = Stations(self._log.kernel, self._log.path, saved_by, clock, named)
         self._log.gate = StationGates(self._stations)
-        self._log.assigner = ChannelAssigner(self._log.kernel, self._log.path, named)
+        self._log.assigner = self._assigner = ChannelAssigner(self._log.kernel, self._log.path, named)
         self.path = self._log.path
 
     @property
@@ -499,6 +499,11 @@ def named_functions(queue: Queue) -> list[tuple[str, str]]:
     """The stations whose selections name a function, and that name."""
     chosen = [(terms.name, Selection.parse(terms.selection).function) for terms in queue._stations.document.stations]
     return [(station, name) for station, name in chosen if isinstance(name, str)]
+
+
+def assigning_functions(queue: Queue) -> list[tuple[str, str]]:
+    """The channels whose slices a function assigns, and its name."""
+    return queue._assigner.functions()
 
 
 def log_of(queue: Queue) -> Log:

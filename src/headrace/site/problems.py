@@ -20,7 +20,7 @@ its age says when. Kinds:
     disk          the disk refused a flush, or the queue is gone
     stream        the site does not send, because its queue cannot be read
     progress      the progress of the requests cannot be saved
-    function      a function of a selection has failed, or a station selects by one that this site does not have
+    function      a function of a selection has failed; a station or a channel names one that this site does not have
     hidden        problems of a site that does not let the program that draws the map receive everything
     ignored       sites from which nothing is requested, because there are too many
     silent        a site does not reply to the program that draws the map
@@ -39,7 +39,7 @@ from headrace.errors import QueueError
 from headrace.link.access import Rule, may_come_in
 from headrace.product.cause import CHOSEN, Cause, LostBy, by_cause
 from headrace.queue import Queue
-from headrace.queue.queue import log_of, named_functions
+from headrace.queue.queue import assigning_functions, log_of, named_functions
 from headrace.relay.examine import TooLarge
 from headrace.relay.messages.description import PROBLEMS_MAX, Problem
 from headrace.relay.receive.counts import Arrivals, UpstreamStatistics
@@ -126,6 +126,13 @@ def _function_problems(queue: Queue) -> Iterator[Problem]:
                 "function", station, f"station {station} selects by function {name}, which this site does not have: "
                 "it delivers nothing here",
                 "name the function in [functions], and restart the site; or change the station",
+            )  # fmt: skip
+    for channel, name in assigning_functions(queue):
+        if name not in functions:
+            yield Problem(
+                "function", channel, f"channel {channel} assigns slices by function {name}, which this site does not "
+                "have: it stores none of the channel's products that clients and other sites send",
+                "name the function in [functions], and restart the site; or delete the channel",
             )  # fmt: skip
 
 
