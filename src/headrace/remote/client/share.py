@@ -10,6 +10,7 @@ call is made, and made again, when the version is asked for: a node asks many ti
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -39,7 +40,7 @@ log = logging.getLogger("headrace.remote")
 
 
 class RemoteSeat:
-    """A node's place; get one from `RemoteShare.join`. One thread at a time."""
+    """A node's place; get one from `RemoteShare.join`. One thread at a time, and another one in `wait`."""
 
     def __init__(self, connection: Connection, terms: ShareTerms, seated: Seated, instance: int) -> None:
         self.number, self.name = seated.seat, seated.name
@@ -47,6 +48,7 @@ class RemoteSeat:
         self._version = 0
         self._watch: SlowReply | None = None  # the call that waits for another version
         self._not_before = 0.0  # the next one
+        self._lock = threading.Lock()  # of the call that waits
 
     @property
     def _place(self) -> tuple[str, str, int, int]:
@@ -58,9 +60,12 @@ class RemoteSeat:
     def version(self) -> int:
         """Changes whenever the node has to look again at what it holds. Without a call that would wait."""
         watch = self._watch
-        if watch is None or watch.ended.done():
-            self._take()
-            self._call()
+        if (watch is None or watch.ended.done()) and self._lock.acquire(blocking=False):
+            try:
+                self._take()
+                self._call()
+            finally:
+                self._lock.release()
         return self._version
 
     def wait(self, seen: int, timeout_s: float) -> int:
@@ -74,7 +79,7 @@ class RemoteSeat:
             if watch is not None:
                 watch.has_ended(left_s)
             else:
-                time.sleep(min(left_s, max(0.0, self._not_before - time.monotonic())))
+                time.sleep(min(left_s, max(0.001, self._not_before - time.monotonic())))
         return version
 
     def _call(self) -> None:
@@ -132,9 +137,6 @@ class RemoteSeat:
 
     def leave(self) -> None:
         """Give the seat back. Slices that it still has wait for the balancer."""
-        watch, self._watch = self._watch, None
-        if watch is not None:
-            watch.cancel()
         self._connection.once(calls.LeaveSeat(*self._place), Done)
 
     def __repr__(self) -> str:
