@@ -34,6 +34,7 @@ FORMAT = 1
 FILE = "shares.json"
 FOLDER = "shares"
 _WAKE_BYTES = 64
+_LEAP = 1 << 16  # epochs
 _REMEDY = "restore it from a backup, or run: headrace queue repair {path}, then start the nodes again"
 
 
@@ -214,7 +215,10 @@ class ShareFiles:
         read_document(path)
 
     def settle(self, log: kernel.Log, path: Path, storage: Storage, trusted: bool) -> None:
-        """After a restart of the machine: no node is alive, and nothing is confirmed that the queue has lost."""
+        """After a restart of the machine: no node is alive, and nothing is confirmed that the queue has lost.
+
+        Epochs leap, because a sink may have seen later ones than those that reached the disk.
+        """
         if trusted:
             return
         for terms in read_document(path).groups:
@@ -222,6 +226,7 @@ class ShareFiles:
             with file.held() as ownership:
                 ownership.table.seats["heartbeat"] = 0
                 ownership.table.header["leader_until"] = 0
+                ownership.table.words[:] += np.uint64(_LEAP << 32)
                 np.minimum(ownership.table.positions, np.uint64(log.head), out=ownership.table.positions)
             file.close()
 

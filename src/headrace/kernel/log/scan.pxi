@@ -31,6 +31,7 @@ cdef class Rows:
     """Rows picked from the log, with pins on their segments; or rows of a buffer, which they hold."""
     cdef Log log                     # None: the records lie in `buffer`
     cdef list texts                  # names, without a log
+    cdef Rows whole                  # rows of which these are some: it has the pins, or the buffer
     cdef Py_buffer buffer
     cdef Ref *refs
     cdef size_t count, room
@@ -372,6 +373,23 @@ cdef class Rows:
                 self.refs[kept] = self.refs[i]
             kept += 1
         self.count = kept
+
+    def some(self, const uint32_t[::1] places not None):
+        """The rows at these places, in this order, as rows of their own. They are valid as long as they exist."""
+        cdef Rows chosen = Rows(self.log)
+        cdef size_t i, count = places.shape[0]
+        cdef Ref *ref
+        chosen.whole, chosen.texts, chosen.next = self, self.texts, self.next
+        chosen.reserve(count)
+        for i in range(count):
+            if places[i] >= self.count:
+                raise IndexError(f"there is no row {places[i]}")
+            ref = chosen.add()
+            if ref == NULL:
+                raise MemoryError
+            ref[0] = self.refs[places[i]]
+            chosen.bytes += ref.payload_bytes
+        return chosen
 
     def view(self, size_t place):
         cdef View view = View.__new__(View)

@@ -1,0 +1,500 @@
+"""ProcessingNode: works on its share of a stream, together with other nodes, here or on other machines.
+
+    def work(product): ...
+
+    with ProcessingNode("wx.queue", "radar", work) as node:      or "tcp/site:7447"
+        node.wait()
+
+A node owns some slices of the stream. It reads them all with one reader (intake.py), gives products to its workers
+(workers.py), keeps account of what is done (conductor.py), stores results in a sink if there is one, confirms, and
+reports its load. One thread does all of that but reading and working; it never waits for either.
+
+A node that cannot reach the queue's site goes on with what it has, and confirms later. If it was away for so long that
+its slices went to others, it discards what is not confirmed and joins again.
+"""
+
+import logging
+import os
+import queue as queues
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from types import TracebackType
+from typing import Literal, Self, Unpack
+
+import numpy as np
+
+from headrace.errors import (
+    HeadraceError,
+    OptionError,
+    SeatLostError,
+    SinkFencedError,
+    SinkRefusedError,
+    SinkUnavailableError,
+)
+from headrace.queue.interface import AnyQueue
+from headrace.remote import connect
+from headrace.share.interface import NO_MARKS, AnySeat, AnyShare, Marks, Progress, ShareOptions
+from headrace.share.interface import Work as Report
+from headrace.slices.balancer import Balancer
+from headrace.slices.conductor import Conductor, Failure
+from headrace.slices.intake import Intake, Intaken
+from headrace.slices.load import LoadMeter, Metrics
+from headrace.slices.process_worker import ProcessWorker
+from headrace.slices.sinks.interface import Result, Sink
+from headrace.slices.sinks.queue import QueueSink
+from headrace.slices.tasks import Outcome, Task, Work
+from headrace.slices.workers import AsyncWorker, Loop, ThreadWorker, Worker, is_async
+from headrace.units import parse_age
+
+CONFIRM_S = 0.05  # between two confirmations, while work goes on
+BACKLOG_PRODUCTS, BACKLOG_BYTES = 16_384, 64 << 20
+_LEAVE_S = 10.0  # for the balancer to move the slices of a node that stops
+_RETRY_S = 0.5  # after an error of the queue or the sink
+
+log = logging.getLogger("headrace.slices")
+Age = float | str | timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatistics:
+    """What a node has done since it was started."""
+
+    products: int = 0  # done
+    slices: int = 0  # owned now
+    failed: int = 0  # attempts
+    parked: int = 0
+    lost: int = 0  # products that were evicted before they were read
+    refused: int = 0  # confirmations that came too late: the slice was another's
+    rejoined: int = 0  # times that the node was given up, and joined again
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    batches: bool
+    retry_s: float
+    hung_after_s: float
+
+
+class ProcessingNode:
+    """A node; several may run in one process. Use it by `with`, or call `run`."""
+
+    def __init__(
+        self, queue: AnyQueue | str | os.PathLike[str], stream: str, work: Work, *, group: str = "main",
+        name: str = "", batches: bool = False, workers: int = 1, use: Literal["threads", "processes"] = "threads",
+        sink: Sink | None = None, publish: str | None = None, retry: Age = "1s", hung_after: Age = "10min",
+        metrics: Metrics | None = None, balance: bool = True, **terms: Unpack[ShareOptions],
+    ) -> None:  # fmt: skip
+        """`work` is called with each product, or with batches; a coroutine function is awaited.
+
+        `workers` work at a time, in threads or processes; products of one slice one after the other. What `work`
+        returns goes to the `sink`, or with `publish` to that feed of the queue. A product whose work raises is tried
+        again after `retry`, `tries_max` times in all, then parked; so is one that takes longer than `hung_after`.
+        `metrics` returns numbers of your own for the reports. Every node stands by as the balancer of its group, unless
+        `balance` is off. The other terms are those of the group, for the first node that names it.
+        """
+        self._opened = connect(queue) if isinstance(queue, str | os.PathLike) else None
+        self._queue: AnyQueue = self._opened or queue  # type: ignore[assignment]
+        try:
+            self._options = _Options(batches, parse_age(retry, "retry"), parse_age(hung_after, "hung_after"))
+            self._check(workers, use, work, sink, publish)
+            self._share: AnyShare = self._queue.share(stream, group, **terms)
+        except BaseException:
+            if self._opened is not None:
+                self._opened.close()
+            raise
+        self._work, self._use, self._name = work, use, name
+        self._sink = QueueSink(self._queue, publish) if publish is not None else sink
+        own = self._share.terms
+        self._inbox: queues.SimpleQueue[Intaken | HeadraceError | tuple[Worker, Task, Outcome] | None]
+        self._inbox = queues.SimpleQueue()
+        self._intake = Intake(self._queue, self._share.feed, own.slices, self._inbox.put, self._has_room)
+        self._conductor = Conductor(own.slices, own.tries_max, self._intake.change, batches=batches)
+        self._loop = Loop() if is_async(work) else None
+        self._workers = [self._new_worker() for _ in range(workers)]
+        self._meter = LoadMeter(float(workers), metrics)
+        self._balancer = Balancer(self._share, stream, group=group, name=name or f"node-{os.getpid()}") if balance else None
+        self._seat: AnySeat | None = None
+        self._seen = 0
+        self._unsent: Report | None = None
+        self._beat_s, self._confirm_s, self._sink_s = 0.0, 0.0, 0.0
+        self._beats_s = min(0.5, own.dead_after_s / 6)
+        self._is_dirty = self._is_draining = False
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._statistics = NodeStatistics()
+        self._tries_max = own.tries_max
+
+    def _check(
+        self, workers: int, use: str, work: Work, sink: Sink | None, publish: str | None
+    ) -> None:
+        if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= 1024:
+            raise OptionError(f"workers {workers!r} is out of range", "use 1 to 1024")
+        if use not in ("threads", "processes"):
+            raise OptionError(f"use {use!r} is unknown", "choose threads or processes")
+        if not callable(work):
+            raise OptionError("work is not a function", "give a function of a product, or of a batch with batches=True")
+        if use == "processes" and is_async(work):
+            raise OptionError("a coroutine function runs in the event loop of the node", "leave `use` out")
+        if sink is not None and publish is not None:
+            raise OptionError("sink and publish exclude each other", "give one of them")
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Work in the background."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="headrace-node", daemon=True)
+            self._thread.start()
+        return self
+
+    def run(self) -> None:
+        """Work until `stop` is called, the node is drained, or Ctrl-C."""
+        self.start()
+        try:
+            self.wait()
+        finally:
+            self.stop()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the node has ended; True if it has. An error that ended it is raised."""
+        assert self._thread is not None, "start the node first"
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self._thread.is_alive() and (deadline is None or time.monotonic() < deadline):
+            self._thread.join(0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic())))
+        if self._error is not None:
+            raise self._error
+        return not self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Finish what is in work, hand the slices over, and leave the group."""
+        self._stopping.set()
+        self._inbox.put(None)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if self._error is not None and kind is None:
+            raise self._error
+
+    @property
+    def name(self) -> str:
+        """Its name in the group; empty before it has joined."""
+        return self._seat.name if self._seat is not None else self._name
+
+    def statistics(self) -> NodeStatistics:
+        conductor = self._conductor
+        return replace(
+            self._statistics, products=conductor.done, slices=int(np.count_nonzero(conductor.owned)),
+            failed=conductor.failed, waiting=len(conductor.backlog),
+        )  # fmt: skip
+
+    # --- the loop ---------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._join()
+            self._intake.start()
+            if self._balancer is not None:
+                self._balancer.start()
+            threading.Thread(target=self._watch, name="headrace-watch", daemon=True).start()
+            leaving_since: float | None = None
+            while True:
+                if self._stopping.is_set() and leaving_since is None:
+                    leaving_since = time.monotonic()
+                    self._ask_to_drain()
+                if leaving_since is not None and time.monotonic() > leaving_since + _LEAVE_S:
+                    self._conductor.leaving[:] = self._conductor.owned
+                self._exchange()
+                if (leaving_since is not None or self._is_draining) and self._is_free():
+                    break
+                self._watch_over_workers()
+                self._dispatch()
+                self._take_events()
+        except BaseException as error:  # the caller of wait, run or stop gets it
+            self._error = error
+            log.exception("node %s ended", self.name)
+        finally:
+            self._end()
+
+    def _join(self) -> None:
+        self._seat = self._share.join(self._name)
+        self._seen = 0
+        log.info("node %s joined group %s of %s", self._seat.name, self._share.terms.group, self._share.terms.stream)
+
+    def _ask_to_drain(self) -> None:
+        """Let the balancer move the slices; without another node, or a balancer, let them go at once."""
+        assert self._seat is not None
+        self._is_draining = True
+        try:
+            state = self._share.state()
+            others = [node for node in state.nodes if node.is_alive and node.seat != self._seat.number and not node.draining]
+            if others and state.leader:
+                self._share.drain(self._seat.number)
+                return
+        except HeadraceError as error:
+            log.warning("node %s leaves without being drained: %s", self.name, error)
+        self._conductor.leaving[:] = self._conductor.owned
+
+    def _is_free(self) -> bool:
+        return not self._conductor.owned.any() and not self._conductor.tasks
+
+    def _end(self) -> None:
+        self._stopping.set()
+        self._intake.stop()
+        for worker in self._workers:
+            if worker.task is None:
+                worker.stop()
+            else:
+                worker.give_up("the node ends")
+        if self._seat is not None:
+            try:
+                self._seat.leave()
+            except HeadraceError as error:
+                log.info("node %s: %s", self.name, error)
+        if self._balancer is not None:
+            self._balancer.stop()
+        if self._loop is not None:
+            self._loop.stop()
+        if self._opened is not None:
+            self._opened.close()
+
+    def _watch(self) -> None:
+        """Wake the loop whenever the group says that the node has to look again."""
+        while not self._stopping.is_set():
+            try:
+                seat, seen = self._seat, self._seen
+                if seat is not None and seat.wait(seen, 0.5) != seen:
+                    self._inbox.put(None)
+                    self._stopping.wait(0.001)  # the loop looks
+            except HeadraceError:
+                self._stopping.wait(_RETRY_S)
+
+    def _take_events(self) -> None:
+        """Wait for something to happen, and take in all that has."""
+        now_s = time.monotonic()
+        until_s = min(self._beat_s, self._confirm_s if self._is_dirty else self._beat_s)
+        try:
+            event = self._inbox.get(timeout=max(0.0, min(until_s - now_s, 0.25)))
+        except queues.Empty:
+            return
+        while True:
+            self._take(event)
+            try:
+                event = self._inbox.get_nowait()
+            except queues.Empty:
+                return
+
+    def _take(self, event: Intaken | HeadraceError | tuple[Worker, Task, Outcome] | None) -> None:
+        if isinstance(event, Intaken):
+            self._conductor.accept(event)
+            self._is_dirty = True
+        elif isinstance(event, HeadraceError):
+            log.warning("node %s: reading stopped, and is tried again: %s", self.name, event)
+        elif event is not None:
+            self._finish(*event)
+
+    def _has_room(self) -> bool:
+        backlog = self._conductor.backlog
+        return backlog.products < BACKLOG_PRODUCTS and backlog.bytes < BACKLOG_BYTES
+
+    # --- work -------------------------------------------------------------------------------------
+
+    def _new_worker(self) -> Worker:
+        post: Callable[[Worker, Task, Outcome], None] = lambda *done: self._inbox.put(done)  # noqa: E731
+        if self._loop is not None:
+            return AsyncWorker(self._work, self._options.batches, post, self._loop)
+        kind = ProcessWorker if self._use == "processes" else ThreadWorker
+        return kind(self._work, self._options.batches, post)
+
+    def _dispatch(self) -> None:
+        conductor, now_s = self._conductor, time.monotonic()
+        had_room = self._has_room()
+        for worker in self._workers:
+            if worker.task is None:
+                task = conductor.next_task(now_s)
+                if task is None:
+                    break
+                if self._may_begin(task):
+                    worker.begin(task)
+        if not had_room and self._has_room():
+            self._intake.nudge()
+
+    def _may_begin(self, task: Task) -> bool:
+        """Announce a product of a careful slice; park one that has ended its nodes too often."""
+        if len(task) > 1 or not self._conductor.careful[task.slices[0]]:
+            return True
+        place, sequence, epoch = int(task.slices[0]), int(task.sequences[0]), int(task.epochs[0])
+        seat = self._seat
+        assert seat is not None
+        try:
+            if self._conductor.is_given_up(task):
+                why = "the node ended whenever it worked on this product"
+                self._conductor.finish(task, _nothing_done(task), time.monotonic(), 0.0)
+                self._park(Failure(place, epoch, sequence, why))
+                return False
+            if seat.begin(place, epoch, sequence):
+                return True
+        except HeadraceError as error:
+            log.warning("node %s: %s", self.name, error)
+        self._conductor.finish(task, _nothing_done(task), time.monotonic(), _RETRY_S)
+        return False
+
+    def _finish(self, worker: Worker, task: Task, outcome: Outcome) -> None:
+        if worker.task is not task:  # it was given up meanwhile
+            return
+        worker.task = None
+        if outcome.ended:
+            self._replace(worker)
+        was_careful = len(task) == 1 and bool(self._conductor.careful[task.slices[0]])
+        for failure in self._conductor.finish(task, outcome, time.monotonic(), self._options.retry_s):
+            self._fail(failure)
+        self._is_dirty = True
+        if was_careful:
+            self._confirm_s = 0.0
+
+    def _replace(self, worker: Worker) -> None:
+        if not self._stopping.is_set():
+            self._workers[self._workers.index(worker)] = self._new_worker()
+
+    def _watch_over_workers(self) -> None:
+        limit = time.perf_counter() - self._options.hung_after_s
+        for worker in list(self._workers):
+            since, task = worker.hangs_since(), worker.task
+            if task is not None and since is not None and since < limit:
+                outcome = worker.give_up(f"the work did not end within {self._options.hung_after_s:g} s")
+                log.warning("node %s: %s", self.name, outcome.ended)
+                self._finish(worker, task, outcome)
+
+    def _fail(self, failure: Failure) -> None:
+        log.warning(
+            "node %s: product %d of slice %d: %s", self.name, failure.sequence, failure.slice, failure.error
+        )
+        assert self._seat is not None
+        try:
+            tries = self._seat.fail(failure.slice, failure.epoch, failure.sequence)
+            if tries >= self._tries_max:
+                self._park(failure)
+        except HeadraceError as error:  # tried again; a lost seat is found by the next exchange
+            log.warning("node %s: %s", self.name, error)
+
+    def _park(self, failure: Failure) -> None:
+        assert self._seat is not None
+        if self._seat.park(failure.slice, failure.epoch, failure.sequence, failure.error):
+            self._conductor.park(failure)
+            self._statistics = replace(self._statistics, parked=self._statistics.parked + 1)
+            log.error("node %s parked product %d: %s", self.name, failure.sequence, failure.error)
+
+    # --- exchange ---------------------------------------------------------------------------------
+
+    def _exchange(self) -> None:
+        """Store, confirm, let go and report, if it is time."""
+        now_s, seat = time.monotonic(), self._seat
+        assert seat is not None
+        confirm = release = NO_MARKS
+        is_due = now_s >= self._beat_s
+        if self._is_dirty and now_s >= self._confirm_s or self._conductor.leaving.any() or is_due:
+            confirm, release = self._conductor.progress()
+        if not (is_due or confirm or release or seat.version != self._seen):
+            return
+        if (confirm or release) and not self._store(confirm, release):
+            confirm = release = NO_MARKS
+        self._unsent = self._unsent or self._conductor.report()
+        load = self._meter.read(self._waiting(), len(self._conductor.tasks)) if is_due else None
+        try:
+            exchanged = seat.exchange(Progress(self._seen, confirm, release, load, self._unsent))
+        except SeatLostError as error:
+            self._rejoin(error)
+            return
+        except HeadraceError as error:
+            log.warning("node %s confirms later: %s", self.name, error)
+            self._confirm_s = self._beat_s = now_s + _RETRY_S
+            return
+        self._unsent = None
+        self._confirm_s, self._is_dirty = now_s + CONFIRM_S, False
+        if is_due:
+            self._beat_s = now_s + self._beats_s
+        self._conductor.confirmed(confirm, release, exchanged.refused)
+        self._statistics = replace(
+            self._statistics, refused=self._statistics.refused + len(exchanged.refused), lost=self._conductor.lost_all
+        )
+        if exchanged.holding is not None:
+            self._is_draining |= exchanged.holding.draining
+            self._conductor.hold(exchanged.holding, self._claim)
+            self._seen = exchanged.version
+            self._beat_s = 0.0  # say so: then the session is over
+
+    def _rejoin(self, error: SeatLostError) -> None:
+        log.warning("node %s discards what it has not confirmed, and joins again: %s", self.name, error)
+        self._conductor.drop_all()
+        self._statistics = replace(self._statistics, rejoined=self._statistics.rejoined + 1)
+        self._join()
+        self._unsent = None
+        self._beat_s = 0.0
+
+    def _waiting(self) -> int:
+        conductor = self._conductor
+        return len(conductor.backlog) + sum(map(len, conductor.tasks))
+
+    # --- the sink ---------------------------------------------------------------------------------
+
+    def _claim(self, added: Marks) -> Marks:
+        """Where to begin: the sink knows best."""
+        if self._sink is None:
+            return added
+        while True:
+            try:
+                return added._replace(positions=self._sink.claim(self._share.terms.id, added))
+            except SinkUnavailableError as error:
+                log.warning("node %s: %s", self.name, error)
+                self._stopping.wait(_RETRY_S)
+            except SinkFencedError as error:  # the next exchange says who owns them
+                added = added.where(~np.isin(added.slices, np.array(error.slices, np.uint32)))
+
+    def _store(self, confirm: Marks, release: Marks) -> bool:
+        """Store the results with the positions that pass them; False if nothing may be confirmed now."""
+        if self._sink is None:
+            self._conductor.results.clear()
+            return True
+        both = Marks(*(np.concatenate(pair) for pair in zip(confirm, release, strict=True)))
+        passed = dict(zip(both.slices.tolist(), both.positions.tolist(), strict=True))
+        ready = [each for each in self._conductor.results if each.sequence < passed.get(each.slice, 0)]
+        try:
+            self._sink.store(self._share.terms.id, ready, both)
+        except SinkRefusedError as error:
+            self._refuse(error)
+            return False
+        except SinkUnavailableError as error:
+            log.warning("node %s stores later: %s", self.name, error)
+            self._confirm_s = time.monotonic() + _RETRY_S
+            return False
+        except SinkFencedError as error:
+            log.warning("node %s: %s", self.name, error)
+            self._conductor.begin_again()
+            return False
+        gone = set(map(id, ready))
+        self._conductor.results = [each for each in self._conductor.results if id(each) not in gone]
+        return True
+
+    def _refuse(self, error: SinkRefusedError) -> None:
+        """The result of one product can never be stored: that is a failed attempt of its work."""
+        failure = Failure(error.slice, self._conductor.epoch(error.slice), error.sequence, error.problem)
+        self._conductor.begin_again()
+        self._fail(failure)
+
+
+def _nothing_done(task: Task) -> Outcome:
+    return Outcome(np.zeros(len(task), np.bool_), np.zeros(len(task), np.uint64), [], [])
+
+
+__all__ = ["NodeStatistics", "ProcessingNode", "Result"]

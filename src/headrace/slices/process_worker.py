@@ -1,0 +1,120 @@
+"""ProcessWorker: the user's function in a process of its own, for work that needs a core, or that may end its process.
+
+The child receives its products as records, and answers with the outcome. Its place in the task lies in shared memory:
+if it dies or hangs, that very product is blamed, and the others of its task are done by another worker.
+"""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+from contextlib import suppress
+from ctypes import c_double, c_int64
+from multiprocessing.connection import Connection
+from typing import Any
+
+from headrace.log.records import Names, rows_of
+from headrace.product.batch import Batch
+from headrace.remote.protocol.products import batch_of, products_of
+from headrace.slices.tasks import Outcome, Pulse, Task, Work, given_up, work_on_batches, work_through
+from headrace.slices.workers import Finished
+
+_context = multiprocessing.get_context("spawn")
+
+
+class ProcessWorker:
+    """A process, and the thread that talks with it."""
+
+    def __init__(self, work: Work, batches: bool, finished: Finished) -> None:
+        self.task: Task | None = None
+        self._finished, self._is_given_up = finished, False
+        self._place, self._since_s = _context.RawValue(c_int64, -1), _context.RawValue(c_double, 0.0)
+        self._pipe, theirs = _context.Pipe()
+        self._process = _context.Process(
+            target=_work_on, args=(theirs, work, batches, self._place, self._since_s), daemon=True, name="headrace-work"
+        )
+        self._process.start()
+        theirs.close()
+        self._tasks = threading.Semaphore(0)
+        self._is_stopped = False
+        threading.Thread(target=self._talk, name="headrace-work", daemon=True).start()
+
+    def begin(self, task: Task) -> None:
+        self.task = task
+        self._tasks.release()
+
+    def _talk(self) -> None:
+        while True:
+            self._tasks.acquire()
+            if self._is_stopped:
+                self._pipe.close()
+                self._process.join()
+                return
+            task = self.task
+            assert task is not None
+            try:
+                self._pipe.send_bytes(pickle.dumps((task.slices.tolist(), [_packed(each) for each in task.batches()])))
+                outcome = Outcome(*pickle.loads(self._pipe.recv_bytes()))
+            except (EOFError, OSError):
+                self._process.join()
+                if self._is_given_up:
+                    return
+                why = f"the process ended with {_status(self._process.exitcode)}"
+                self._is_given_up = True
+                outcome = given_up(len(task), self._place.value, why)
+            if not self._is_given_up or outcome.ended:
+                self._finished(self, task, outcome)
+            if self._is_given_up:
+                return
+
+    def give_up(self, why: str) -> Outcome:
+        assert self.task is not None
+        self._is_given_up = True
+        outcome = given_up(len(self.task), self._place.value, why)
+        with suppress(ProcessLookupError, TypeError):
+            os.kill(self._process.pid, signal.SIGKILL)  # type: ignore[arg-type]
+        return outcome
+
+    def hangs_since(self) -> float | None:
+        return float(self._since_s.value) if self._place.value >= 0 else None
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self._tasks.release()
+
+
+class _SharedPulse(Pulse):
+    """A pulse in memory that the node reads."""
+
+    def __init__(self, place: Any, since_s: Any) -> None:
+        object.__setattr__(self, "shared", (place, since_s))
+
+    def __setattr__(self, name: str, value: float) -> None:
+        place, since_s = self.shared  # type: ignore[attr-defined]
+        (place if name == "place" else since_s).value = value
+
+
+def _work_on(pipe: Connection, work: Work, batches: bool, place: Any, since_s: Any) -> None:
+    """The child: one task after the other, until the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the node decides when it ends
+    pulse, names = _SharedPulse(place, since_s), Names()
+    with suppress(EOFError, OSError):
+        while True:
+            slices, packed = pickle.loads(pipe.recv_bytes())
+            read = [batch_of(*each, names) for each in packed]
+            if batches:
+                outcome = work_on_batches(read, work, pulse)
+            else:
+                outcome = work_through((product for batch in read for product in batch), slices, work, pulse)
+            pipe.send_bytes(pickle.dumps(tuple(outcome)))
+
+
+def _packed(batch: Batch) -> tuple[Any, bytes]:
+    return products_of(batch, batch.next, len(rows_of(batch)))
+
+
+def _status(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"signal {signal.Signals(-code).name}"
+    return f"status {code}"

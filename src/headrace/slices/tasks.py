@@ -1,0 +1,136 @@
+"""Tasks: what a worker does at a time, and what became of it.
+
+A task takes about a fiftieth of a second, or consists of one product if that takes longer. So a node looks up often
+enough to let a slice go, and a slow product holds up no slice but its own.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.product.batch import Batch
+from headrace.product.product import Product
+from headrace.share.interface import Epochs, Positions, Slices
+from headrace.slices.backlog import Portion
+
+TASK_S = 0.02
+PRODUCTS_MAX = 4096
+ERROR_CHARACTERS = 300
+
+Work = Callable[[Any], Any]  # of a product, or of a batch
+
+
+class Task:
+    """Products for one worker, in the order of each slice."""
+
+    __slots__ = ("epochs", "portions", "sequences", "slices")
+
+    def __init__(self, portions: Sequence[Portion], epochs: Epochs) -> None:
+        """`epochs` has those of all slices, as they are now."""
+        self.portions = portions
+        self.slices: Slices = np.concatenate([each.slices for each in portions])
+        self.sequences: Positions = np.concatenate([each.sequences for each in portions])
+        self.epochs: Epochs = epochs[self.slices]
+
+    def __len__(self) -> int:
+        return len(self.slices)
+
+    def products(self) -> Iterable[Product]:
+        for portion in self.portions:
+            yield from portion.products()
+
+    def batches(self) -> list[Batch]:
+        return [each.batch if len(each) == len(each.batch) else each.batch.take(each.places) for each in self.portions]
+
+
+class Outcome(NamedTuple):
+    """What became of each product of a task."""
+
+    done: npt.NDArray[np.bool_]
+    busy_ns: npt.NDArray[np.uint64]
+    results: list[tuple[int, Any]]  # place in the task, and what the work returned
+    failures: list[tuple[int, str]]  # place, and why; later products of that slice were not begun
+    ended: str = ""  # why the worker itself ended
+
+
+class Pulse:
+    """Where a worker is, for the watch over products that hang. Others may read it at any time."""
+
+    __slots__ = ("place", "since_s")
+
+    def __init__(self) -> None:
+        self.place, self.since_s = -1, 0.0
+
+
+def work_through(products: Iterable[Product], slices: Sequence[int], work: Work, pulse: Pulse) -> Outcome:
+    """Call the work with one product after another. After a failure, skip the rest of that slice."""
+    count = len(slices)
+    done, spent = np.ones(count, np.bool_), np.zeros(count, np.uint64)
+    results: list[tuple[int, Any]] = []
+    failures: list[tuple[int, str]] = []
+    failed: set[int] = set()
+    clock = time.perf_counter_ns
+    before = clock()
+    for place, product in enumerate(products):
+        if failed and slices[place] in failed:
+            done[place] = False
+            continue
+        pulse.since_s, pulse.place = before / 1e9, place
+        try:
+            value = work(product)
+        except Exception as error:  # the user's function: whatever it raises is one failed attempt
+            failures.append((place, error_text(error)))
+            failed.add(slices[place])
+            done[place] = False
+        else:
+            if value is not None:
+                results.append((place, value))
+        now = clock()
+        spent[place] = now - before
+        before = now
+    pulse.place = -1
+    return Outcome(done, spent, results, failures)
+
+
+def work_on_batches(batches: Sequence[Batch], work: Work, pulse: Pulse) -> Outcome:
+    """Call the work with one batch after another. A failure counts for its batch, and ends the task."""
+    count = sum(map(len, batches))
+    done, spent = np.zeros(count, np.bool_), np.zeros(count, np.uint64)
+    results: list[tuple[int, Any]] = []
+    failures: list[tuple[int, str]] = []
+    end = 0
+    for batch in batches:
+        begin, end = end, end + len(batch)
+        before = time.perf_counter_ns()
+        pulse.since_s, pulse.place = before / 1e9, begin
+        try:
+            results += results_of(batch, work(batch), begin)
+        except Exception as error:  # as above
+            failures = [(place, error_text(error)) for place in range(begin, end)]
+            break
+        done[begin:end] = True
+        spent[begin:end] = (time.perf_counter_ns() - before) // max(1, len(batch))
+    pulse.place = -1
+    return Outcome(done, spent, results, failures)
+
+
+def results_of(batch: Batch, values: Any, begin: int) -> list[tuple[int, Any]]:
+    """What the work on a batch returned: nothing, or a value for each product, None for those without."""
+    if values is None:
+        return []
+    if not isinstance(values, list | tuple) or len(values) != len(batch):
+        raise TypeError(f"the work on a batch must return None, or a list of {len(batch)} values, one for each product")
+    return [(begin + place, value) for place, value in enumerate(values) if value is not None]
+
+
+def given_up(count: int, place: int, why: str) -> Outcome:
+    """A worker that hung or died at one product: nothing counts but that this attempt failed."""
+    failures = [(place, why)] if 0 <= place < count else []
+    return Outcome(np.zeros(count, np.bool_), np.zeros(count, np.uint64), [], failures, why)
+
+
+def error_text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:ERROR_CHARACTERS]

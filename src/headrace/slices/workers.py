@@ -1,0 +1,154 @@
+"""Workers: who calls the user's function. One task at a time each.
+
+    ThreadWorker     a thread
+    AsyncWorker      a coroutine function, in the one event loop of the node
+    process_worker   a process (process_worker.py)
+
+A worker whose product hangs is given up: a thread cannot be ended, so it is left behind, and whatever it does later
+counts for nothing; a process is killed. Another worker takes its place.
+"""
+
+import asyncio
+import inspect
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from headrace.slices.tasks import Outcome, Pulse, Task, Work, error_text, given_up, results_of, work_on_batches, work_through
+
+Finished = Callable[["Worker", Task, Outcome], None]
+
+
+class Worker(Protocol):
+    """Does one task at a time."""
+
+    task: Task | None
+
+    def begin(self, task: Task) -> None:
+        """Start; `finished` is called from another thread when it is done."""
+
+    def give_up(self, why: str) -> Outcome:
+        """End what it does, for good; what became of its task."""
+
+    def hangs_since(self) -> float | None:
+        """Since when it works on one product, by `time.perf_counter`; None if it is idle."""
+
+    def stop(self) -> None:
+        """It is idle, and not needed any more."""
+
+
+def run_task(task: Task, work: Work, batches: bool, pulse: Pulse) -> Outcome:
+    if batches:
+        return work_on_batches(task.batches(), work, pulse)
+    return work_through(task.products(), task.slices.tolist(), work, pulse)
+
+
+class ThreadWorker:
+    """A thread that waits for tasks."""
+
+    def __init__(self, work: Work, batches: bool, finished: Finished) -> None:
+        self.task: Task | None = None
+        self._work, self._batches, self._finished = work, batches, finished
+        self._pulse, self._is_given_up = Pulse(), False
+        self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="headrace-work", daemon=True).start()
+
+    def begin(self, task: Task) -> None:
+        self.task = task
+        self._tasks.put(task)
+
+    def _run(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            outcome = run_task(task, self._work, self._batches, self._pulse)
+            if self._is_given_up:
+                return
+            self._finished(self, task, outcome)
+
+    def give_up(self, why: str) -> Outcome:
+        self._is_given_up = True
+        assert self.task is not None
+        return given_up(len(self.task), self._pulse.place, why)
+
+    def hangs_since(self) -> float | None:
+        return self._pulse.since_s if self._pulse.place >= 0 else None
+
+    def stop(self) -> None:
+        self._tasks.put(None)
+
+
+class Loop:
+    """The event loop of a node's coroutines, in a thread."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="headrace-loop", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+class AsyncWorker:
+    """Awaits one product after another of its task; many workers share the loop."""
+
+    def __init__(self, work: Work, batches: bool, finished: Finished, loop: Loop) -> None:
+        self.task: Task | None = None
+        self._work, self._batches, self._finished, self._loop = work, batches, finished, loop
+        self._pulse = Pulse()
+        self._future: Any = None
+
+    def begin(self, task: Task) -> None:
+        self.task = task
+        self._future = asyncio.run_coroutine_threadsafe(self._run(task), self._loop.loop)
+
+    async def _run(self, task: Task) -> None:
+        steps = work_stepwise(task, self._work, self._batches, self._pulse)
+        self._finished(self, task, await steps)
+
+    def give_up(self, why: str) -> Outcome:
+        self._future.cancel()
+        assert self.task is not None
+        return given_up(len(self.task), self._pulse.place, why)
+
+    def hangs_since(self) -> float | None:
+        return self._pulse.since_s if self._pulse.place >= 0 else None
+
+    def stop(self) -> None:
+        pass
+
+
+async def work_stepwise(task: Task, work: Work, batches: bool, pulse: Pulse) -> Outcome:
+    """As `work_through` and `work_on_batches`, for a coroutine function."""
+    outcome = given_up(len(task), -1, "")
+    slices = task.slices.tolist()
+    failed: set[int] = set()
+    place = 0
+    for item in task.batches() if batches else task.products():
+        count = len(item) if batches else 1  # type: ignore[arg-type]
+        begin, place = place, place + count
+        if slices[begin] in failed or (batches and failed):
+            continue
+        before = time.perf_counter_ns()
+        pulse.since_s, pulse.place = before / 1e9, begin
+        try:
+            value = await work(item)
+            if batches:
+                outcome.results.extend(results_of(item, value, begin))  # type: ignore[arg-type]
+            elif value is not None:
+                outcome.results.append((begin, value))
+        except Exception as error:  # the user's function: whatever it raises is one failed attempt
+            outcome.failures.extend((each, error_text(error)) for each in range(begin, place))
+            failed.update(slices[begin:place])
+        else:
+            outcome.done[begin:place] = True
+        outcome.busy_ns[begin:place] = (time.perf_counter_ns() - before) // max(1, count)
+    pulse.place = -1
+    return outcome
+
+
+def is_async(work: Work) -> bool:
+    return inspect.iscoroutinefunction(work) or inspect.iscoroutinefunction(getattr(work, "__call__", None))

@@ -1,0 +1,256 @@
+"""The hand-over of slices as a small world, in which everything may go wrong at every step.
+
+Two or three nodes, two slices, a log that holds a few products of each, a balancer. What happens next is chosen from
+all that may happen: a node reads, works, sends its progress; a message arrives, arrives twice, out of order, or never; a
+node dies, is stopped and goes on later as if nothing had been; the balancer begins, cancels, seizes and gives. The table
+is the real one (headrace/share/ownership.py); nodes and messages are a few lines here.
+
+    safety     no product is confirmed twice, none is skipped, and a product is worked on again only after a death
+    progress   from every state there is a way to one in which everything is confirmed
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from headrace.errors import SeatLostError
+from headrace.share.interface import NOBODY, Progress, marks
+from headrace.share.layout import Table, epochs_of, memory_table, owners_of, takers_of
+from headrace.share.ownership import Moment, Ownership
+
+NOW, LATE = Moment(10**9, 1), Moment(10**11, 1)  # after a long silence, every node counts as dead
+
+
+@dataclass(frozen=True)
+class Held:
+    """A slice, as a node knows it."""
+
+    epoch: int
+    position: int  # worked on up to here
+    leaving: bool
+
+
+@dataclass(frozen=True)
+class Node:
+    """What a node remembers."""
+
+    alive: bool = True
+    seated: bool = True
+    held: tuple[Held | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Message:
+    """A node's progress on its way, or the reply on its way back."""
+
+    node: int
+    confirm: tuple[tuple[int, int, int], ...]  # slice, epoch, position
+    release: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything that makes a difference."""
+
+    table: bytes
+    nodes: tuple[Node, ...]
+    messages: tuple[Message, ...]
+    worked: tuple[tuple[int, ...], ...]  # how often each product of each slice was worked on
+    deaths: int = 0
+    moves: int = 0
+    losses: int = 0
+    faults: tuple[str, ...] = field(default=())
+
+
+class Handover:
+    """The rules of this world: what may happen in a state, and what is then."""
+
+    def __init__(self, nodes: int, slices: int, products: int, *, deaths: int, moves: int, losses: int) -> None:
+        self.products, self.deaths, self.moves, self.losses = products, deaths, moves, losses
+        table = memory_table(slices, start=1)
+        own = Ownership(table)
+        for number in range(nodes):
+            own.join(f"node-{number}", number + 1, NOW)
+        own.lead("balancer", 10**15, NOW)
+        own.give(1, 0, np.arange(slices, dtype=np.uint32), "join", NOW)
+        self._memory = bytes(table.header.base)
+        self.slices = slices
+        held = tuple(Held(1, 1, False) for _ in range(slices))
+        nothing: tuple[Held | None, ...] = (None,) * slices
+        self.start = World(
+            self._packed(table), (Node(held=held), *(Node(held=nothing) for _ in range(nodes - 1))), (),
+            ((0,) * products,) * slices,
+        )  # fmt: skip
+
+    # --- what may happen --------------------------------------------------------------------------
+
+    def steps(self, world: World) -> Iterator[tuple[str, World]]:
+        """Every next state."""
+        for number, node in enumerate(world.nodes):
+            if node.alive and node.seated:
+                yield from self._work(world, number, node)
+                yield from self._send(world, number, node)
+            elif node.alive:
+                yield f"node {number} joins again", self._join(world, number)
+        for place, message in enumerate(world.messages):
+            rest = world.messages[:place] + world.messages[place + 1 :]
+            yield f"{message} arrives", self._arrive(replace(world, messages=rest), message)
+            if world.losses < self.losses:
+                lost = replace(world, losses=world.losses + 1)
+                yield f"{message} is lost", replace(lost, messages=rest)
+                yield f"{message} arrives, and again later", self._arrive(lost, message)
+        yield from self._balance(world)
+
+    def _work(self, world: World, number: int, node: Node) -> Iterator[tuple[str, World]]:
+        for each, held in enumerate(node.held):
+            if held is not None and not held.leaving and held.position <= self.products:
+                counts = list(world.worked[each])
+                counts[held.position - 1] = min(2, counts[held.position - 1] + 1)
+                worked = world.worked[:each] + (tuple(counts),) + world.worked[each + 1 :]
+                further = _with(node, each, replace(held, position=held.position + 1))
+                yield (
+                    f"node {number} works on {each}:{held.position}",
+                    _at(replace(world, worked=worked), number, further),
+                )
+
+    def _send(self, world: World, number: int, node: Node) -> Iterator[tuple[str, World]]:
+        """A node waits for the reply, or sends again if a message may be lost."""
+        if sum(message.node == number for message in world.messages) > (self.losses > 0):
+            return
+        known = [(each, held.epoch, held.position) for each, held in enumerate(node.held) if held is not None]
+        leaving = {each for each, held in enumerate(node.held) if held is not None and held.leaving}
+        message = Message(
+            number, tuple(each for each in known if each[0] not in leaving),
+            tuple(each for each in known if each[0] in leaving),
+        )  # fmt: skip
+        if message not in world.messages:
+            yield f"node {number} sends", replace(world, messages=tuple(sorted((*world.messages, message), key=repr)))
+
+    def _arrive(self, world: World, message: Message) -> World:
+        table, own = self._table(world)
+        before = table.positions.copy()
+        node = world.nodes[message.node]
+        progress = Progress(0, marks(*zip(*message.confirm, strict=True)) if message.confirm else marks(),
+                            marks(*zip(*message.release, strict=True)) if message.release else marks())  # fmt: skip
+        try:
+            reply = own.exchange(message.node, message.node + 1, progress, NOW, self.products + 1)
+        except SeatLostError:
+            lost = replace(node, seated=False, held=(None,) * self.slices)
+            return _at(world, message.node, lost)
+        world = self._check(replace(world, table=self._packed(table)), before, table)
+        assert reply.holding is not None
+        if not node.alive:
+            return world
+        theirs = {int(s): place for place, s in enumerate(reply.holding.slices)}
+        held = []
+        for each in range(self.slices):
+            mine = node.held[each]
+            if each not in theirs:
+                held.append(None)
+                continue
+            place = theirs[each]
+            epoch, leaving = int(reply.holding.epochs[place]), bool(reply.holding.leaving[place])
+            same = mine is not None and mine.epoch == epoch
+            held.append(Held(epoch, mine.position if same and mine else int(reply.holding.positions[place]), leaving))
+        return _at(world, message.node, replace(node, held=tuple(held)))
+
+    def _join(self, world: World, number: int) -> World:
+        table, own = self._table(world)
+        own.join(f"node-{number}", number + 1, NOW)
+        if int(np.flatnonzero(table.seats["instance"] == number + 1)[0]) != number:
+            return world  # another seat is free first: as good as staying away
+        return _at(replace(world, table=self._packed(table)), number, Node(held=(None,) * self.slices))
+
+    def _balance(self, world: World) -> Iterator[tuple[str, World]]:
+        table, _ = self._table(world)
+        owners, takers = owners_of(table.words).tolist(), takers_of(table.words).tolist()
+        for each in range(self.slices):
+            chosen = np.array([each], np.uint32)
+            for taker in range(len(world.nodes)):
+                if owners[each] == NOBODY:
+                    yield f"give {each} to {taker}", self._change(world, "give", 1, taker, chosen, "dead", NOW)
+                elif owners[each] != taker and takers[each] == NOBODY and world.moves < self.moves:
+                    moved = replace(world, moves=world.moves + 1)
+                    yield (f"begin {each} to {taker}",
+                           self._change(moved, "begin", 1, owners[each], taker, chosen, "load", NOW))  # fmt: skip
+            if takers[each] != NOBODY:
+                yield f"cancel {each}", self._change(world, "cancel", 1, chosen, NOW)
+        for number, node in enumerate(world.nodes):
+            if world.deaths < self.deaths and table.seats["instance"][number]:
+                died = replace(world, deaths=world.deaths + 1)
+                seized = self._change(died, "seize", 1, number, LATE)
+                yield f"node {number} is silent, and seized", seized
+                if node.alive:
+                    dead = replace(node, alive=False, held=(None,) * self.slices)
+                    yield f"node {number} dies, and is seized", _at(seized, number, dead)
+
+    # --- the table --------------------------------------------------------------------------------
+
+    def _change(self, world: World, how: str, *arguments: object) -> World:
+        table, own = self._table(world)
+        before = table.positions.copy()
+        getattr(own, how)(*arguments)
+        return self._check(replace(world, table=self._packed(table)), before, table)
+
+    def _check(self, world: World, before: np.ndarray, table: Table) -> World:
+        """Whatever is confirmed now was worked on; positions never go back."""
+        faults = list(world.faults)
+        for each in range(self.slices):
+            first, after = int(before[each]), int(table.positions[each])
+            if after < first:
+                faults.append(f"slice {each} went back from {first} to {after}")
+            for product in range(first, after):
+                if not world.worked[each][product - 1]:
+                    faults.append(f"product {each}:{product} was confirmed, and nobody worked on it")
+        return replace(world, faults=tuple(faults))
+
+    def _packed(self, table: Table) -> bytes:
+        """What makes a difference in the table: words, positions and which seats are taken."""
+        return table.words.tobytes() + table.positions.tobytes() + table.seats["instance"][:4].tobytes()
+
+    def _table(self, world: World) -> tuple[Table, Ownership]:
+        table = memory_table_of(self._memory, self.slices)
+        size = self.slices * 8
+        table.words[:] = np.frombuffer(world.table, np.uint64, self.slices)
+        table.positions[:] = np.frombuffer(world.table, np.uint64, self.slices, size)
+        seats = np.frombuffer(world.table, np.uint64, 4, 2 * size)
+        table.seats["instance"][:4] = seats
+        busy = {int(each) for each in owners_of(table.words[takers_of(table.words) != NOBODY])}
+        for seat in busy:
+            table.seats["session"][seat] = 1
+        return table, Ownership(table)
+
+    def is_complete(self, world: World) -> bool:
+        """Everything is confirmed."""
+        positions = np.frombuffer(world.table, np.uint64, self.slices, self.slices * 8)
+        return bool((positions == self.products + 1).all())
+
+    def epochs(self, world: World) -> list[int]:
+        return [int(each) for each in epochs_of(np.frombuffer(world.table, np.uint64, self.slices))]
+
+
+_scratch: dict[int, tuple[bytearray, Table]] = {}
+
+
+def memory_table_of(memory: bytes, slices: int) -> Table:
+    """A table over one scratch memory, reset: a table is large, and almost all of it is empty."""
+    if slices not in _scratch:
+        table = memory_table(slices)
+        _scratch[slices] = (table.header.base, table)
+    table = _scratch[slices][1]
+    table.seats[:4] = np.frombuffer(memory, table.seats.dtype, 4, _seats_offset(table))
+    table.header[:] = np.frombuffer(memory, table.header.dtype, 1)
+    return table
+
+
+def _seats_offset(table: Table) -> int:
+    return int(table.seats.__array_interface__["data"][0] - table.header.__array_interface__["data"][0])
+
+
+def _with(node: Node, each: int, held: Held) -> Node:
+    return replace(node, held=node.held[:each] + (held,) + node.held[each + 1 :])
+
+
+def _at(world: World, number: int, node: Node) -> World:
+    return replace(world, nodes=world.nodes[:number] + (node,) + world.nodes[number + 1 :])
