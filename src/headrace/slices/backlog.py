@@ -16,9 +16,6 @@ from headrace.product.batch import Batch
 from headrace.product.product import Product
 from headrace.share.interface import Flags, Positions, Slices
 
-_SCANNED_MAX = 64  # portions that are looked through for rows that may go on
-
-
 class Portion(NamedTuple):
     """Some rows of one batch."""
 
@@ -69,7 +66,7 @@ class Backlog:
         taken: list[Portion] = []
         passed: list[Portion] = []
         blocked = blocked.copy()
-        while self._portions and count > 0 and len(passed) < _SCANNED_MAX:
+        while self._portions and count > 0:
             portion = self._portions.popleft()
             free = ~blocked[portion.slices]
             if np.count_nonzero(free) > count:

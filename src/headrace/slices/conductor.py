@@ -130,6 +130,7 @@ class Conductor:
         blocked = self._in_work | self.leaving | (self._retry_s > now_s)
         if self._is_careful_now(blocked):  # one product at a time, and no other in work that might end the node
             return None if self.tasks else self._begun(self.backlog.take(1, blocked | ~self.careful))
+        blocked |= self.careful
         count = 1 if self._singly else max(1, min(PRODUCTS_MAX, int(TASK_S / self._product_s)))
         taken = self.backlog.take(count, blocked)
         return self._begun(taken) if taken else None

@@ -49,7 +49,7 @@ from headrace.slices.tasks import Outcome, Task, Work
 from headrace.slices.workers import AsyncWorker, Loop, ThreadWorker, Worker, is_async
 from headrace.units import parse_age
 
-CONFIRM_S = 0.05  # between two confirmations, while work goes on
+CONFIRM_S = 0.02  # between two confirmations, while work goes on
 BACKLOG_PRODUCTS, BACKLOG_BYTES = 16_384, 64 << 20
 _LEAVE_S = 10.0  # for the balancer to move the slices of a node that stops
 _RETRY_S = 0.5  # after an error of the queue or the sink
