@@ -107,7 +107,7 @@ class Handover:
             if held is not None and not held.leaving and held.position <= self.products:
                 counts = list(world.worked[each])
                 counts[held.position - 1] = min(2, counts[held.position - 1] + 1)
-                worked = world.worked[:each] + (tuple(counts),) + world.worked[each + 1 :]
+                worked = (*world.worked[:each], tuple(counts), *world.worked[each + 1 :])
                 further = _with(node, each, replace(held, position=held.position + 1))
                 yield (
                     f"node {number} works on {each}:{held.position}",
@@ -249,8 +249,8 @@ def _seats_offset(table: Table) -> int:
 
 
 def _with(node: Node, each: int, held: Held) -> Node:
-    return replace(node, held=node.held[:each] + (held,) + node.held[each + 1 :])
+    return replace(node, held=(*node.held[:each], held, *node.held[each + 1 :]))
 
 
 def _at(world: World, number: int, node: Node) -> World:
-    return replace(world, nodes=world.nodes[:number] + (node,) + world.nodes[number + 1 :])
+    return replace(world, nodes=(*world.nodes[:number], node, *world.nodes[number + 1 :]))

@@ -3,7 +3,6 @@
 from collections import deque
 
 import pytest
-
 from handover import Handover, World
 
 

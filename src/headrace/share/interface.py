@@ -43,6 +43,12 @@ class Marks(NamedTuple):
     def where(self, chosen: Flags) -> "Marks":
         return Marks(self.slices[chosen], self.epochs[chosen], self.positions[chosen])
 
+    def joined(self, others: "Marks") -> "Marks":
+        return Marks(
+            np.concatenate([self.slices, others.slices]), np.concatenate([self.epochs, others.epochs]),
+            np.concatenate([self.positions, others.positions]),
+        )  # fmt: skip
+
     def __bool__(self) -> bool:
         return len(self.slices) > 0
 

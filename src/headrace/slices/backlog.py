@@ -16,6 +16,7 @@ from headrace.product.batch import Batch
 from headrace.product.product import Product
 from headrace.share.interface import Flags, Positions, Slices
 
+
 class Portion(NamedTuple):
     """Some rows of one batch."""
 

@@ -181,7 +181,9 @@ class Conductor:
         spent = outcome.busy_ns
         if done.any():
             each_s = float(spent[done].mean()) / 1e9
-            self._product_s += 0.2 * (each_s - self._product_s) if each_s < self._product_s else each_s - self._product_s
+            self._product_s += (
+                0.2 * (each_s - self._product_s) if each_s < self._product_s else each_s - self._product_s
+            )
             self._product_s = max(self._product_s, 1e-7)
         np.add.at(self._products, task.slices[done], np.uint64(1))
         np.add.at(self._busy_ns, task.slices, spent)

@@ -116,7 +116,9 @@ class ProcessingNode:
         self._loop = Loop() if is_async(work) else None
         self._workers = [self._new_worker() for _ in range(workers)]
         self._meter = LoadMeter(float(workers), metrics)
-        self._balancer = Balancer(self._share, stream, group=group, name=name or f"node-{os.getpid()}") if balance else None
+        self._balancer = (
+            Balancer(self._share, stream, group=group, name=name or f"node-{os.getpid()}") if balance else None
+        )
         self._seat: AnySeat | None = None
         self._seen = 0
         self._unsent: Report | None = None
@@ -129,9 +131,7 @@ class ProcessingNode:
         self._statistics = NodeStatistics()
         self._tries_max = own.tries_max
 
-    def _check(
-        self, workers: int, use: str, work: Work, sink: Sink | None, publish: str | None
-    ) -> None:
+    def _check(self, workers: int, use: str, work: Work, sink: Sink | None, publish: str | None) -> None:
         if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= 1024:
             raise OptionError(f"workers {workers!r} is out of range", "use 1 to 1024")
         if use not in ("threads", "processes"):
@@ -238,7 +238,9 @@ class ProcessingNode:
         self._is_draining = True
         try:
             state = self._share.state()
-            others = [node for node in state.nodes if node.is_alive and node.seat != self._seat.number and not node.draining]
+            others = [
+                node for node in state.nodes if node.is_alive and node.seat != self._seat.number and not node.draining
+            ]
             if others and state.leader:
                 self._share.drain(self._seat.number)
                 return
@@ -377,9 +379,7 @@ class ProcessingNode:
                 self._finish(worker, task, outcome)
 
     def _fail(self, failure: Failure) -> None:
-        log.warning(
-            "node %s: product %d of slice %d: %s", self.name, failure.sequence, failure.slice, failure.error
-        )
+        log.warning("node %s: product %d of slice %d: %s", self.name, failure.sequence, failure.slice, failure.error)
         assert self._seat is not None
         try:
             tries = self._seat.fail(failure.slice, failure.epoch, failure.sequence)
@@ -403,7 +403,7 @@ class ProcessingNode:
         assert seat is not None
         confirm = release = NO_MARKS
         is_due = now_s >= self._beat_s
-        if self._is_dirty and now_s >= self._confirm_s or self._conductor.leaving.any() or is_due:
+        if (self._is_dirty and now_s >= self._confirm_s) or self._conductor.leaving.any() or is_due:
             confirm, release = self._conductor.progress()
         if not (is_due or confirm or release or seat.version != self._seen):
             return
@@ -466,7 +466,7 @@ class ProcessingNode:
         if self._sink is None:
             self._conductor.results.clear()
             return True
-        both = Marks(*(np.concatenate(pair) for pair in zip(confirm, release, strict=True)))
+        both = confirm.joined(release)
         passed = dict(zip(both.slices.tolist(), both.positions.tolist(), strict=True))
         ready = [each for each in self._conductor.results if each.sequence < passed.get(each.slice, 0)]
         try:

@@ -102,7 +102,7 @@ def _work_on(pipe: Connection, work: Work, batches: bool, place: Any, since_s: A
     with suppress(EOFError, OSError):
         while True:
             slices, packed = pickle.loads(pipe.recv_bytes())
-            read = [batch_of(*each, names) for each in packed]
+            read = [batch_of(each[0], each[1], names) for each in packed]
             if batches:
                 outcome = work_on_batches(read, work, pulse)
             else:

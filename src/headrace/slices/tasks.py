@@ -81,7 +81,7 @@ def work_through(products: Iterable[Product], slices: Sequence[int], work: Work,
         pulse.since_s, pulse.place = before / 1e9, place
         try:
             value = work(product)
-        except Exception as error:  # the user's function: whatever it raises is one failed attempt
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             failures.append((place, error_text(error)))
             failed.add(slices[place])
             done[place] = False
@@ -108,7 +108,7 @@ def work_on_batches(batches: Sequence[Batch], work: Work, pulse: Pulse) -> Outco
         pulse.since_s, pulse.place = before / 1e9, begin
         try:
             results += results_of(batch, work(batch), begin)
-        except Exception as error:  # as above
+        except Exception as error:  # noqa: BLE001 - as above
             failures = [(place, error_text(error)) for place in range(begin, end)]
             break
         done[begin:end] = True

@@ -16,7 +16,17 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from headrace.slices.tasks import Outcome, Pulse, Task, Work, error_text, given_up, results_of, work_on_batches, work_through
+from headrace.slices.tasks import (
+    Outcome,
+    Pulse,
+    Task,
+    Work,
+    error_text,
+    given_up,
+    results_of,
+    work_on_batches,
+    work_through,
+)
 
 Finished = Callable[["Worker", Task, Outcome], None]
 
@@ -140,7 +150,7 @@ async def work_stepwise(task: Task, work: Work, batches: bool, pulse: Pulse) -> 
                 outcome.results.extend(results_of(item, value, begin))  # type: ignore[arg-type]
             elif value is not None:
                 outcome.results.append((begin, value))
-        except Exception as error:  # the user's function: whatever it raises is one failed attempt
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             outcome.failures.extend((each, error_text(error)) for each in range(begin, place))
             failed.update(slices[begin:place])
         else:
@@ -151,4 +161,4 @@ async def work_stepwise(task: Task, work: Work, batches: bool, pulse: Pulse) -> 
 
 
 def is_async(work: Work) -> bool:
-    return inspect.iscoroutinefunction(work) or inspect.iscoroutinefunction(getattr(work, "__call__", None))
+    return inspect.iscoroutinefunction(work) or inspect.iscoroutinefunction(type(work).__call__)
