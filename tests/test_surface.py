@@ -78,7 +78,7 @@ def test_completion_shows_what_users_need_and_nothing_else(tmp_path: Path) -> No
         assert completion(batch) == (
             "columns damaged deleted deliveries expired feed feeds filtered ident_column idents lost name name_column "
             "names next origin origins payload payload_bytes payload_column property_block property_column record "
-            "revisions scanned sequences sizes to_arrow to_pandas to_polars"
+            "revisions scanned sequences sizes take to_arrow to_pandas to_polars"
         )
         product = (
             "copy created created_ns expiry expiry_ns feed ident inserted inserted_ns origin origin_sequence payload "
