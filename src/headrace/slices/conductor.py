@@ -63,24 +63,22 @@ class Conductor:
         epochs = np.zeros_like(self._epochs)
         epochs[holding.slices] = holding.epochs
         gone = self.owned & (epochs != self._epochs)
-        new = (epochs != 0) & (epochs != self._epochs)
+        is_new = holding.epochs != self._epochs[holding.slices]
+        added = Marks(holding.slices, holding.epochs, holding.positions).where(is_new)
+        if added:
+            added = claim(added)  # if that fails, nothing has changed yet
+        self._drop(gone)
+        self._epochs = epochs
+        self.owned[:] = epochs != 0
         self.leaving[:] = False
         self.leaving[holding.slices] = holding.leaving
-        is_new = new[holding.slices]
-        added = Marks(holding.slices, holding.epochs, holding.positions).where(is_new)
-        self._drop(gone)
-        self.owned[:] = epochs != 0
-        self._epochs = epochs
         for mine, theirs in ((self.careful, holding.careful), (self._tries, holding.tries),
                              (self._suspects, holding.suspects)):  # fmt: skip
-            mine[added.slices] = theirs[is_new]
-        if added:
-            added = claim(added)
+            mine[holding.slices[is_new]] = theirs[is_new]
+        if added or gone.any():
             self._read_to[added.slices] = self._taken[added.slices] = self._confirmed[added.slices] = added.positions
             self._retry_s[added.slices] = 0.0
-        if added or gone.any():
-            number = self._change_intake(added, _numbers(gone))
-            self._since[added.slices] = number
+            self._since[added.slices] = self._change_intake(added, _numbers(gone))
 
     def drop_all(self) -> None:
         """The seat is lost: nothing here counts any more."""

@@ -36,7 +36,7 @@ from headrace.errors import (
 )
 from headrace.queue.interface import AnyQueue
 from headrace.remote import connect
-from headrace.share.interface import NO_MARKS, AnySeat, AnyShare, Marks, Progress, ShareOptions
+from headrace.share.interface import NO_MARKS, AnySeat, AnyShare, Holding, Marks, Progress, ShareOptions
 from headrace.share.interface import Work as Report
 from headrace.slices.balancer import Balancer
 from headrace.slices.conductor import Conductor, Failure
@@ -122,10 +122,10 @@ class ProcessingNode:
         self._seat: AnySeat | None = None
         self._seen = 0
         self._unsent: Report | None = None
-        self._beat_s, self._confirm_s, self._sink_s = 0.0, 0.0, 0.0
+        self._beat_s = self._confirm_s = self._look_s = 0.0  # when to do it again
         self._beats_s = min(0.5, own.dead_after_s / 6)
         self._is_dirty = self._is_draining = False
-        self._stopping = threading.Event()
+        self._stopping, self._ended = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._statistics = NodeStatistics()
@@ -253,6 +253,7 @@ class ProcessingNode:
 
     def _end(self) -> None:
         self._stopping.set()
+        self._ended.set()
         self._intake.stop()
         for worker in self._workers:
             if worker.task is None:
@@ -273,14 +274,14 @@ class ProcessingNode:
 
     def _watch(self) -> None:
         """Wake the loop whenever the group says that the node has to look again."""
-        while not self._stopping.is_set():
+        while not self._ended.is_set():
             try:
                 seat, seen = self._seat, self._seen
                 if seat is not None and seat.wait(seen, 0.5) != seen:
                     self._inbox.put(None)
-                    self._stopping.wait(0.001)  # the loop looks
+                    self._ended.wait(0.001)  # the loop looks
             except HeadraceError:
-                self._stopping.wait(_RETRY_S)
+                self._ended.wait(_RETRY_S)
 
     def _take_events(self) -> None:
         """Wait for something to happen, and take in all that has."""
@@ -405,7 +406,7 @@ class ProcessingNode:
         is_due = now_s >= self._beat_s
         if (self._is_dirty and now_s >= self._confirm_s) or self._conductor.leaving.any() or is_due:
             confirm, release = self._conductor.progress()
-        if not (is_due or confirm or release or seat.version != self._seen):
+        if not (is_due or confirm or release or (seat.version != self._seen and now_s >= self._look_s)):
             return
         if (confirm or release) and not self._store(confirm, release):
             confirm = release = NO_MARKS
@@ -429,10 +430,18 @@ class ProcessingNode:
             self._statistics, refused=self._statistics.refused + len(exchanged.refused), lost=self._conductor.lost_all
         )
         if exchanged.holding is not None:
-            self._is_draining |= exchanged.holding.draining
-            self._conductor.hold(exchanged.holding, self._claim)
-            self._seen = exchanged.version
-            self._beat_s = 0.0  # say so: then the session is over
+            self._hold(exchanged.holding, exchanged.version)
+
+    def _hold(self, holding: Holding, version: int) -> None:
+        self._is_draining |= holding.draining
+        try:
+            self._conductor.hold(holding, self._claim)
+        except SinkUnavailableError as error:
+            log.warning("node %s begins with its slices later: %s", self.name, error)
+            self._look_s = time.monotonic() + _RETRY_S
+            return
+        self._seen = version
+        self._beat_s = 0.0  # say so: then the session is over
 
     def _rejoin(self, error: SeatLostError) -> None:
         log.warning("node %s discards what it has not confirmed, and joins again: %s", self.name, error)
@@ -452,14 +461,12 @@ class ProcessingNode:
         """Where to begin: the sink knows best."""
         if self._sink is None:
             return added
-        while True:
+        while added:
             try:
                 return added._replace(positions=self._sink.claim(self._share.terms.id, added))
-            except SinkUnavailableError as error:
-                log.warning("node %s: %s", self.name, error)
-                self._stopping.wait(_RETRY_S)
             except SinkFencedError as error:  # the next exchange says who owns them
                 added = added.where(~np.isin(added.slices, np.array(error.slices, np.uint32)))
+        return added
 
     def _store(self, confirm: Marks, release: Marks) -> bool:
         """Store the results with the positions that pass them; False if nothing may be confirmed now."""
