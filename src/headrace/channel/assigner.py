@@ -55,6 +55,7 @@ class ChannelAssigner:
         self._file = DefinitionFile(path)
         self._table: tuple[int, list[Definition]] = (0, [])  # for which number; the channels with slices
         self._failed: set[str] = set()  # functions whose first failure was logged
+        self.calls = False
 
     def make_way(self, error: kernel.KernelError) -> None:
         """Bring the kernel's table up to date; if it is, raise why the slice of a product is refused."""
@@ -72,6 +73,7 @@ class ChannelAssigner:
         sliced = [each for each in self._file.read().channels.values() if each.slicing is not None]
         kernel.set_slicings(self._log, number, [self._for_kernel(each) for each in sliced])
         self._table = (number, sliced)
+        self.calls = any(each.slicing is not None and each.slicing.assign.startswith(_CALLS) for each in sliced)
 
     def _for_kernel(self, definition: Definition) -> tuple[Any, ...]:
         assert definition.slicing is not None
@@ -91,15 +93,17 @@ class ChannelAssigner:
         if not self._is_current():
             self._refresh()
         number, sliced = self._table
-        slices = entering.slices.copy()
+        slices, feeds = entering.slices.copy(), set(entering.feeds)
         for definition in sliced:
             slicing, subtree = definition.slicing, Subtree.of(definition.feed)
             if slicing is None or not slicing.assign.startswith(_CALLS):
                 continue
-            places = [place for place, feed in enumerate(entering.feeds) if subtree.has(feed)]
-            if places:
-                whole = len(places) == len(slices)
-                products = entering.products if whole else [entering.products[place] for place in places]
+            wanted = {feed for feed in feeds if subtree.has(feed)}
+            if wanted == feeds:
+                slices[:] = self._call(definition.name, slicing, entering.products)
+            elif wanted:
+                places = [place for place, feed in enumerate(entering.feeds) if feed in wanted]
+                products = [entering.products[place] for place in places]
                 slices[places] = self._call(definition.name, slicing, products)
         return Assigned(slices, number)
 

@@ -285,7 +285,9 @@ class Log:
         boot_ns: int,
         assigned: int = 0,
     ) -> int: ...
-    def put_plain(self, payload: Buffer, feed: str, ident: str, facts: Mapping[str, Any]) -> int: ...
+    def put_plain(
+        self, payload: Buffer, feed: str, ident: str, facts: Mapping[str, Any], slice: int | None = None
+    ) -> int: ...
     def put_many_plain(
         self,
         payloads: Sequence[Buffer],

@@ -180,6 +180,8 @@ def _append_many(
     """Call the kernel by `append`, waiting at gates; the receipt, or what is wrong with the batch."""
     wait: Wait | None = None
     assigned: Assigned | None = None
+    if log.assigner.calls and columns is not None and "slice" not in columns.facts:  # the kernel refuses a given one
+        assigned = log.assigner.assign(entering_many(held, columns))
     try:
         while True:
             try:
@@ -216,16 +218,16 @@ def put_batch(log: "Log", batch: Batch, keep: Any = None, timeout: Timeout = Non
         log.begin_writing()
     rows, mask = records.rows_of(batch), records.mask_of(keep, len(batch))
     wait: Wait | None = None
-    slices, number = None, 0
+    assigned = log.assigner.assign(entering_batch(batch)) if log.assigner.calls else None
     while True:
         try:
+            slices, number = (None, 0) if assigned is None else (assigned.slices, assigned.number)
             first, stored, outcomes = log.kernel.put_records(rows, mask, *log.now(), slices, number)
             break
         except kernel.KernelError as error:
             log.check_open()
             if error.code == FUNCTION:
                 assigned = log.assigner.assign(entering_batch(batch))
-                slices, number = assigned.slices, assigned.number
             elif error.code in PASSABLE:
                 wait = _make_way(log, error, timeout, wait)
             else:

@@ -118,6 +118,8 @@ class Assigned:
 class Assigner(Protocol):
     """What gives products their slices, where the kernel alone cannot."""
 
+    calls: bool  # a channel names a function of a user, as far as is known here
+
     def make_way(self, error: kernel.KernelError) -> None:
         """Bring the kernel's table of channels up to date; or raise why the slice of a product is refused."""
 

@@ -34,18 +34,23 @@ When = int | str | datetime
 _Number = Annotated[int, msgspec.Meta(ge=0, le=SEQUENCE_MAX)]
 
 
-class PutFacts(TypedDict, total=False):
-    """The optional facts of a product, for `Queue.put`. None is the same as leaving a fact out."""
+class OtherFacts(TypedDict, total=False):
+    """The optional facts of a product but for its slice, which `Queue.put` takes by itself to be quick."""
 
     created: When | None
     priority: int | None
     expiry: When | None
     properties: Mapping[str, PropertyValue] | None
-    slice: int | None
     signature: bytes | None
     origin: str | None
     origin_sequence: int | None
     previous: int | None
+
+
+class PutFacts(OtherFacts, total=False):
+    """The optional facts of a product, for `Queue.put`. None is the same as leaving a fact out."""
+
+    slice: int | None
 
 
 class Put(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):

@@ -54,7 +54,7 @@ from headrace.log.statistics import Statistics, table_of_queue
 from headrace.log.weights import Weights
 from headrace.product.batch import Batch
 from headrace.product.product import PRIORITY_DEFAULT
-from headrace.product.put import PutFacts, check_origin, put_of
+from headrace.product.put import OtherFacts, PutFacts, check_origin, put_of
 from headrace.queue.demand import wanted_by
 from headrace.queue.member_stream import LocalSource, MemberStream, check_local_role, wait_for, wait_for_async
 from headrace.queue.members import Member, parse_wanted
@@ -147,8 +147,9 @@ class Queue:
     # --- put --------------------------------------------------------------------------------------
 
     def put(
-        self, payload: Any, *, feed: str, ident: str = "", timeout: Timeout = None, **facts: Unpack[PutFacts]
-    ) -> int | Duplicate:
+        self, payload: Any, *, feed: str, ident: str = "", timeout: Timeout = None, slice: int | None = None,
+        **facts: Unpack[OtherFacts],
+    ) -> int | Duplicate:  # fmt: skip
         """Store one product; its sequence, or the Duplicate of the one that is held.
 
         After return, readers see the product, and it is as safe as the queue's durability promises. The facts:
@@ -166,12 +167,13 @@ class Queue:
         log = self._log
         if log.is_plain and (not facts or len(facts) == 1):
             try:  # the shortest path; if the kernel refuses, `append` finds out why
-                outcome = log.kernel.put_plain(payload, feed, ident, facts)
+                outcome = log.kernel.put_plain(payload, feed, ident, facts, slice)
                 if outcome:
                     return outcome if outcome > 0 else Duplicate(-outcome)
             except append.REFUSALS:
                 pass
-        return append.put(log, payload, feed, ident, put_of(facts), timeout)
+        given: PutFacts = facts if slice is None else {**facts, "slice": slice}  # type: ignore[assignment]
+        return append.put(log, payload, feed, ident, put_of(given), timeout)
 
     def put_many(
         self, payloads: Any, *, feed: Texts, ident: Texts = "", timeout: Timeout = None, **facts: Unpack[PutColumns]

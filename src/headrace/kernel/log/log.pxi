@@ -251,19 +251,18 @@ cdef class Log:
             self.learn_names()
         return outcome, rows
 
-    def put_plain(self, payload, str feed not None, str ident not None, dict facts not None):
-        """`put` of a product whose facts are at most a priority and a slice; by the clock of the machine.
+    def put_plain(self, payload, str feed not None, str ident not None, dict facts not None, slice=None):
+        """`put` of a product whose facts are at most a slice and a priority; by the clock of the machine.
 
         0, and nothing is stored, if it has others; ValueError for an invalid one.
         """
         cdef PyObject *priority = NULL
-        cdef PyObject *slice = NULL
         if facts:
-            priority, slice = PyDict_GetItem(facts, "priority"), PyDict_GetItem(facts, "slice")
-            if len(facts) != (priority != NULL) + (slice != NULL):
+            priority = PyDict_GetItem(facts, "priority")
+            if priority == NULL or len(facts) != 1:
                 return 0
-        return put_one(self, payload, feed, ident, 0, priority_in(priority), 0, None, slice_in(slice), None, None,
-                       0, 0, 0, 0, 0)
+        return put_one(self, payload, feed, ident, 0, priority_in(priority), 0, None, slice_in(<PyObject *>slice), None,
+                       None, 0, 0, 0, 0, 0)
 
     def first_from(self, uint64_t sequence):
         """The smallest sequence >= `sequence` that the queue holds or will assign next."""

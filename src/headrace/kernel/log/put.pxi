@@ -155,6 +155,7 @@ cdef tuple put_many(Log log, payloads, feeds, idents, const uint64_t[::1] create
     cdef bint each_block = isinstance(properties, list), each_origin = isinstance(origins, list)
     cdef uint32_t feed = 0 if each_feed else log.feed_id(feeds)
     cdef bytes block
+    cdef int spread
     cdef Item same
     memset(&same, 0, sizeof(same))
     items = <Item *>allocate_zeroed(count, sizeof(Item))     # last of all: what is above may raise
@@ -201,10 +202,11 @@ cdef tuple put_many(Log log, payloads, feeds, idents, const uint64_t[::1] create
             for i in range(count):
                 items[i].origin_sequence = origin_sequences[i]
                 items[i].previous = previous[i] if previous is not None else 0
+        spread = assign_slices(log, items, count, assigned)
         for i in range(count):
             if items[i].kind == SIGNATURE_NONE:
                 sign(log.store, &items[i])
-        return append_many(log, items, count, now_ns, boot_ns, assigned)
+        return append_many(log, items, count, now_ns, boot_ns, spread)
     finally:
         free(items)
 
@@ -259,6 +261,7 @@ cdef tuple put_many_plain(Log log, payloads, str feed, str ident, uint8_t priori
     """What `Log.put_many_plain` says."""
     cdef Payloads held = Payloads(payloads)
     cdef size_t count = len(held.objects), i
+    cdef int spread
     cdef Item *items
     cdef Item same
     memset(&same, 0, sizeof(same))
@@ -276,19 +279,21 @@ cdef tuple put_many_plain(Log log, payloads, str feed, str ident, uint8_t priori
             held.take(i, &items[i])
             if items[i].payload_bytes > payload_bytes_max(log.store):
                 log.fail(CODE_PAYLOAD_TOO_LARGE)
-            sign(log.store, &items[i])
         if slices is not None:
             fill_slices(items, count, slices)
-        return append_many(log, items, count, 0, 0, 0)
+        spread = assign_slices(log, items, count)
+        for i in range(count):
+            sign(log.store, &items[i])
+        return append_many(log, items, count, 0, 0, spread)
     finally:
         free(items)
 
 
-cdef tuple append_many(Log log, Item *items, size_t count, uint64_t now_ns, uint64_t boot_ns, uint64_t assigned):
-    """Assign slices, then append all or none; what `Log.put_many` returns."""
+cdef tuple append_many(Log log, Item *items, size_t count, uint64_t now_ns, uint64_t boot_ns, int spread):
+    """Append all or none; what `Log.put_many` returns. `spread` is what `assign_slices` has returned."""
     cdef size_t i, stored = 0
     cdef uint64_t first = 0
-    cdef int outcome, spread = assign_slices(log, items, count, assigned)
+    cdef int outcome
     with nogil:
         outcome = append(log.store, items, count, now_ns, boot_ns)
     if outcome < 0:

@@ -177,7 +177,7 @@ cdef put_rows(Log log, Rows rows, const uint8_t[::1] mask, uint64_t now_ns, uint
     cdef list names = rows.names
     cdef Putting putting
     cdef size_t number
-    cdef int outcome
+    cdef int outcome, spread
     if mask is not None and <size_t>mask.shape[0] != rows.count:
         raise ValueError("mask")
     if slices is not None and <size_t>slices.shape[0] != rows.count:
@@ -204,9 +204,10 @@ cdef put_rows(Log log, Rows rows, const uint8_t[::1] mask, uint64_t now_ns, uint
                 break
         if outcome != 0:
             raise KernelError(outcome, putting.place)
+        spread = assign_slices(log, putting.items, putting.count, assigned)
         if putting.unsigned_count and store.control.signature_kind != SIGNATURE_NONE:
             sign_items(store, &putting)
-        return append_many(log, putting.items, putting.count, now_ns, boot_ns, assigned)
+        return append_many(log, putting.items, putting.count, now_ns, boot_ns, spread)
     finally:
         free(putting.ids)
         free(putting.items)
