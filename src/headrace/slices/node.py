@@ -26,10 +26,12 @@ from typing import Literal, Self, Unpack
 
 import numpy as np
 
+from headrace.channel.worker import ErrorLog
 from headrace.errors import (
     HeadraceError,
     OptionError,
     SeatLostError,
+    ShareMissingError,
     SinkFencedError,
     SinkRefusedError,
     SinkUnavailableError,
@@ -49,7 +51,7 @@ from headrace.slices.tasks import Outcome, Task, Work
 from headrace.slices.workers import AsyncWorker, Loop, ThreadWorker, Worker, is_async
 from headrace.units import parse_age
 
-CONFIRM_S = 0.02  # between two confirmations, while work goes on
+CONFIRM_S, STORE_S = 0.02, 0.5  # between two confirmations, while work goes on: without and with a sink
 BACKLOG_PRODUCTS, BACKLOG_BYTES = 16_384, 64 << 20
 _LEAVE_S = 10.0  # for the balancer to move the slices of a node that stops
 _RETRY_S = 0.5  # after an error of the queue or the sink
@@ -86,15 +88,18 @@ class ProcessingNode:
         self, queue: AnyQueue | str | os.PathLike[str], stream: str, work: Work, *, group: str = "main",
         name: str = "", batches: bool = False, workers: int = 1, use: Literal["threads", "processes"] = "threads",
         sink: Sink | None = None, publish: str | None = None, retry: Age = "1s", hung_after: Age = "10min",
-        metrics: Metrics | None = None, balance: bool = True, **terms: Unpack[ShareOptions],
+        metrics: Metrics | None = None,
+        confirm: Age | None = None, balance: bool = True, **terms: Unpack[ShareOptions],
     ) -> None:  # fmt: skip
         """`work` is called with each product, or with batches; a coroutine function is awaited.
 
         `workers` work at a time, in threads or processes; products of one slice one after the other. What `work`
         returns goes to the `sink`, or with `publish` to that feed of the queue. A product whose work raises is tried
         again after `retry`, `tries_max` times in all, then parked; so is one that takes longer than `hung_after`.
-        `metrics` returns numbers of your own for the reports. Every node stands by as the balancer of its group, unless
-        `balance` is off. The other terms are those of the group, for the first node that names it.
+        `metrics` returns numbers of your own for the reports. `confirm` is how often results are stored and positions
+        confirmed: every 20 ms, with a sink every 500 ms; after a crash, so much work is repeated. Every node stands by
+        as the balancer of its group, unless `balance` is off. The other terms are those of the group, for the first
+        node that names it.
         """
         self._opened = connect(queue) if isinstance(queue, str | os.PathLike) else None
         self._queue: AnyQueue = self._opened or queue  # type: ignore[assignment]
@@ -124,11 +129,13 @@ class ProcessingNode:
         self._unsent: Report | None = None
         self._beat_s = self._confirm_s = self._look_s = 0.0  # when to do it again
         self._beats_s = min(0.5, own.dead_after_s / 6)
+        often_s = CONFIRM_S if self._sink is None else STORE_S
+        self._confirms_s = often_s if confirm is None else parse_age(confirm, "confirm")
         self._is_dirty = self._is_draining = False
         self._stopping, self._ended = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
-        self._statistics = NodeStatistics()
+        self._statistics, self._errors = NodeStatistics(), ErrorLog(log)
         self._tries_max = own.tries_max
 
     def _check(self, workers: int, use: str, work: Work, sink: Sink | None, publish: str | None) -> None:
@@ -303,7 +310,7 @@ class ProcessingNode:
             self._conductor.accept(event)
             self._is_dirty = True
         elif isinstance(event, HeadraceError):
-            log.warning("node %s: reading stopped, and is tried again: %s", self.name, event)
+            self._errors.add(f"node {self.name} reads on later", event)
         elif event is not None:
             self._finish(*event)
 
@@ -349,7 +356,7 @@ class ProcessingNode:
             if seat.begin(place, epoch, sequence):
                 return True
         except HeadraceError as error:
-            log.warning("node %s: %s", self.name, error)
+            self._errors.add(f"node {self.name} begins product {sequence} later", error)
         self._conductor.finish(task, _nothing_done(task), time.monotonic(), _RETRY_S)
         return False
 
@@ -387,7 +394,7 @@ class ProcessingNode:
             if tries >= self._tries_max:
                 self._park(failure)
         except HeadraceError as error:  # tried again; a lost seat is found by the next exchange
-            log.warning("node %s: %s", self.name, error)
+            self._errors.add(f"node {self.name} counts a failure of product {failure.sequence} later", error)
 
     def _park(self, failure: Failure) -> None:
         assert self._seat is not None
@@ -402,10 +409,8 @@ class ProcessingNode:
         """Store, confirm, let go and report, if it is time."""
         now_s, seat = time.monotonic(), self._seat
         assert seat is not None
-        confirm = release = NO_MARKS
         is_due = now_s >= self._beat_s
-        if (self._is_dirty and now_s >= self._confirm_s) or self._conductor.leaving.any() or is_due:
-            confirm, release = self._conductor.progress()
+        confirm, release = self._progress(now_s)
         if not (is_due or confirm or release or (seat.version != self._seen and now_s >= self._look_s)):
             return
         if (confirm or release) and not self._store(confirm, release):
@@ -417,12 +422,15 @@ class ProcessingNode:
         except SeatLostError as error:
             self._rejoin(error)
             return
+        except ShareMissingError:  # it was removed: nobody needs this work any more
+            raise
         except HeadraceError as error:
-            log.warning("node %s confirms later: %s", self.name, error)
+            self._errors.add(f"node {self.name} confirms later", error)
             self._confirm_s = self._beat_s = now_s + _RETRY_S
             return
         self._unsent = None
-        self._confirm_s, self._is_dirty = now_s + CONFIRM_S, False
+        if confirm or release:
+            self._confirm_s, self._is_dirty = now_s + self._confirms_s, bool(self._conductor.tasks)
         if is_due:
             self._beat_s = now_s + self._beats_s
         self._conductor.confirmed(confirm, release, exchanged.refused)
@@ -432,12 +440,20 @@ class ProcessingNode:
         if exchanged.holding is not None:
             self._hold(exchanged.holding, exchanged.version)
 
+    def _progress(self, now_s: float) -> tuple[Marks, Marks]:
+        """What to confirm now, and what to let go."""
+        is_time = self._is_dirty and now_s >= self._confirm_s
+        if not is_time and not self._conductor.leaving.any():
+            return NO_MARKS, NO_MARKS
+        confirm, release = self._conductor.progress()
+        return (confirm, release) if is_time or release else (NO_MARKS, NO_MARKS)
+
     def _hold(self, holding: Holding, version: int) -> None:
         self._is_draining |= holding.draining
         try:
             self._conductor.hold(holding, self._claim)
         except SinkUnavailableError as error:
-            log.warning("node %s begins with its slices later: %s", self.name, error)
+            self._errors.add(f"node {self.name} begins with its slices later", error)
             self._look_s = time.monotonic() + _RETRY_S
             return
         self._seen = version
@@ -482,7 +498,7 @@ class ProcessingNode:
             self._refuse(error)
             return False
         except SinkUnavailableError as error:
-            log.warning("node %s stores later: %s", self.name, error)
+            self._errors.add(f"node {self.name} stores later", error)
             self._confirm_s = time.monotonic() + _RETRY_S
             return False
         except SinkFencedError as error:
