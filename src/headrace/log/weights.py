@@ -34,6 +34,7 @@ class Weights(msgspec.Struct, frozen=True):
     sizes: list[int]
     slices: dict[int, int]  # bytes by slice
     products: list[int]
+    slice_products: dict[int, int] = {}  # products by slice
 
     @property
     def total(self) -> int:
@@ -70,12 +71,15 @@ def weigh(
             break  # damaged: a task that reads it reports that
         else:
             position = weigher.next
-    ends, sizes, products, slices = weigher.finish(weigher.next if weigher.products >= products_max else stop)
+    end = weigher.next if weigher.products >= products_max else stop
+    ends, sizes, products, slices, slice_products = weigher.finish(end)
     if len(ends) > 1 and not sizes[-1]:
         ends[-2:], sizes, products = ends[-1:], sizes[:-1], products[:-1]
-    return Weights(
-        ends, sizes, {NO if number == NO_SLICE else number: size for number, size in slices.items()}, products
-    )
+    return Weights(ends, sizes, _by_number(slices), products, _by_number(slice_products))
+
+
+def _by_number(slices: dict[int, int]) -> dict[int, int]:
+    return {NO if number == NO_SLICE else number: value for number, value in slices.items()}
 
 
 class _Weigher(Protocol):
@@ -86,7 +90,7 @@ class _Weigher(Protocol):
     @property
     def products(self) -> int: ...
     def run(self, start: int, stop: int, products_max: int, row_filter: kernel.RowFilter | None) -> int: ...
-    def finish(self, end: int) -> tuple[list[int], list[int], list[int], dict[int, int]]: ...
+    def finish(self, end: int) -> tuple[list[int], list[int], list[int], dict[int, int], dict[int, int]]: ...
 
 
 class _ByIdent:
@@ -95,7 +99,7 @@ class _ByIdent:
     def __init__(self, log: kernel.Log, selection: Selection) -> None:
         self._log, self._selection = log, selection
         self._ends, self._sizes, self._counts = list[int](), list[int](), list[int]()
-        self._slices: dict[int, int] = {}
+        self._slices, self._slice_products = dict[int, int](), dict[int, int]()
         self.next = self.products = 0
 
     def run(self, start: int, stop: int, products_max: int, row_filter: kernel.RowFilter | None) -> int:
@@ -115,10 +119,11 @@ class _ByIdent:
         self._sizes.append(int(bytes_.sum()))
         self._counts.append(len(places))
         _add_slices(self._slices, columns["slice"][places], bytes_)
+        _add_slices(self._slice_products, columns["slice"][places], None)
         return outcome
 
-    def finish(self, end: int) -> tuple[list[int], list[int], list[int], dict[int, int]]:
-        return [*self._ends, end], [*self._sizes, 0], [*self._counts, 0], self._slices
+    def finish(self, end: int) -> tuple[list[int], list[int], list[int], dict[int, int], dict[int, int]]:
+        return [*self._ends, end], [*self._sizes, 0], [*self._counts, 0], self._slices, self._slice_products
 
 
 class RowCounts(NamedTuple):

@@ -13,6 +13,7 @@ cdef class Weigher:
     cdef Log log
     cdef Growing ends, sizes, counts
     cdef uint64_t *slices            # bytes by slice
+    cdef uint64_t *slice_products    # products by slice
     cdef uint64_t stretch_bytes, product_bytes
     cdef uint64_t size, count        # of the stretch that is not complete
     cdef readonly uint64_t next      # where it goes on
@@ -22,11 +23,13 @@ cdef class Weigher:
         self.log = log
         self.stretch_bytes, self.product_bytes = stretch_bytes, product_bytes
         self.slices = <uint64_t *>allocate_zeroed(SLICES, sizeof(uint64_t))
-        if self.slices == NULL:
+        self.slice_products = <uint64_t *>allocate_zeroed(SLICES, sizeof(uint64_t))
+        if self.slices == NULL or self.slice_products == NULL:
             raise MemoryError
 
     def __dealloc__(self):
         free(self.slices)
+        free(self.slice_products)
         free(self.ends.data)
         free(self.sizes.data)
         free(self.counts.data)
@@ -94,6 +97,7 @@ cdef class Weigher:
             self.count += 1
             self.products += 1
             self.slices[row.slice] += weight
+            self.slice_products[row.slice] += 1
             if self.size >= self.stretch_bytes:
                 return COMPLETE
         return 0
@@ -106,11 +110,12 @@ cdef class Weigher:
         return 0
 
     def finish(self, uint64_t end):
-        """End the last stretch at `end`; the ends, sizes and products of all stretches, and the bytes by slice."""
+        """End the last stretch at `end`; ends, sizes and products of all stretches, bytes and products by slice."""
         cdef uint32_t i
         self.end_stretch(end)
-        sizes = {i: self.slices[i] for i in range(SLICES) if self.slices[i]}
-        return (self.numbers(&self.ends), self.numbers(&self.sizes), self.numbers(&self.counts), sizes)
+        sizes = {i: self.slices[i] for i in range(SLICES) if self.slice_products[i]}
+        products = {i: self.slice_products[i] for i in range(SLICES) if self.slice_products[i]}
+        return (self.numbers(&self.ends), self.numbers(&self.sizes), self.numbers(&self.counts), sizes, products)
 
     cdef list numbers(self, Growing *buffer):
         cdef size_t i

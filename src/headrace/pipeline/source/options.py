@@ -15,7 +15,9 @@ from headrace.link.login import Login
 from headrace.pipeline.source.columns import COLUMNS, DEFAULT
 from headrace.pipeline.source.open_queues import LOGIN_OPTIONS, QueueAddress
 from headrace.pipeline.source.ranges import LATEST, Position, created_within, moment_of
+from headrace.pipeline.source.slice_sets import GroupName
 from headrace.selection import Selection
+from headrace.share.share import MAIN
 from headrace.units import parse_size
 
 ALL = "*"  # every column
@@ -40,6 +42,8 @@ class ReadOptions:
     min_partitions: int | None = None
     partition_bytes: int | None = None  # about, at most
     partition_by: str = "bytes"
+    stream: str | None = None  # a channel with slices, and a group of nodes on it: packed by what they have measured
+    group: str | None = None
     fail_on_data_loss: bool = True
     station: str | None = None
     blocking: bool = False
@@ -53,6 +57,11 @@ class ReadOptions:
     def start(self, default: str) -> Position:
         """Where to begin."""
         return Position("startingOffsets", self.starting_offsets or default)
+
+    @property
+    def measured_by(self) -> GroupName | None:
+        """The group whose costs count."""
+        return None if self.stream is None else GroupName(self.stream, self.group or MAIN)
 
     @property
     def end(self) -> Position:
@@ -105,6 +114,10 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 def _check_read(options: Mapping[str, Any]) -> None:
     if options.get("blocking") and "station" not in options:
         raise OptionError("option blocking requires a station, which holds the products", "give option station too")
+    if "group" in options and "stream" not in options:
+        raise OptionError("option group requires a stream", "name the channel of the group by option stream")
+    if "stream" in options and options.get("partition_by") != "slice":
+        raise OptionError("option stream has no effect without slices", 'give option("partitionBy", "slice") too')
     try:
         Selection.parse(options.get("select", "") or "**")
     except HeadraceError as error:
@@ -227,6 +240,8 @@ _READ: _Options = {
     "minPartitions": ("min_partitions", _number),
     "maxBytesPerPartition": ("partition_bytes", _size),
     "partitionBy": ("partition_by", _choice("bytes", "slice")),
+    "stream": ("stream", _text),
+    "group": ("group", _text),
     "failOnDataLoss": ("fail_on_data_loss", _flag),
     "station": ("station", _text),
     "blocking": ("blocking", _flag),

@@ -74,7 +74,7 @@ class BatchReader(DataSourceReader):
         selection = Selection.parse(self._select)
         spans = spans_of(
             queue, selection, first, end, options.min_partitions, options.partition_by == "slice",
-            options.partition_bytes,
+            options.partition_bytes, options.measured_by,
         )  # fmt: skip
         return [SpanPartition(span, self._select, queue.config.uuid) for span in spans] or [SpanPartition(None, "", "")]
 
@@ -181,7 +181,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = int(start["sequence"]) + int(end["lost"]) - int(start["lost"])
         spans = spans_of(
             queue, options.selection, first, int(end["sequence"]), options.min_partitions,
-            options.partition_by == "slice", options.partition_bytes,
+            options.partition_by == "slice", options.partition_bytes, options.measured_by,
         )  # fmt: skip
         return [SpanPartition(span, "", queue.config.uuid) for span in spans]
 

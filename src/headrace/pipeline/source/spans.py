@@ -20,10 +20,12 @@ import pyarrow as pa
 from headrace.errors import DataLossError, ProductDamagedError
 from headrace.log.weights import NO, Weights
 from headrace.pipeline.source.columns import arrow_of
+from headrace.pipeline.source.slice_sets import GroupName, loads_of, slice_sets
 from headrace.product.batch import Batch
 from headrace.product.product import NO_SLICE
 from headrace.queue import AnyQueue
 from headrace.selection import Selection
+from headrace.selection.parsing import TEXT_MAX
 
 SMALL = 20_000  # sequences that one task reads, whatever their weight
 SPAN_BYTES = 512 << 20  # the weight that a span should not exceed: what a task that fails repeats
@@ -48,9 +50,12 @@ class Span:
 
 def spans_of(
     queue: AnyQueue, selection: Selection, first: int, end: int, at_least: int | None, by_slice: bool,
-    bytes_max: int | None = None,
+    bytes_max: int | None = None, group: GroupName | None = None,
 ) -> list[Span]:  # fmt: skip
-    """The range from `first` up to `end` in spans, each of about `bytes_max` at most; none if it is empty."""
+    """The range from `first` up to `end` in spans, each of about `bytes_max` at most; none if it is empty.
+
+    With `by_slice`, each span has all products of its slices. They are chosen by weight, or by what they cost a group.
+    """
     if first >= end:
         return []
     is_small = at_least is None and end - first <= SMALL and not by_slice
@@ -62,7 +67,10 @@ def spans_of(
         count = max(count, -(-weights.total // bytes_max))
     if count == 1:
         return [Span(first, end)]
-    return _by_slice(weights, first, end, count) if by_slice else _by_bytes(weights, first, end, count)
+    if not by_slice:
+        return _by_bytes(weights, first, end, count)
+    sets = slice_sets(loads_of(queue, weights, group), count)
+    return [Span(first, end, numbers) for numbers in sets] or [Span(first, end)]
 
 
 def _count(weight: int, at_least: int | None) -> int:
@@ -96,15 +104,6 @@ def _by_bytes(weights: Weights, first: int, end: int, count: int) -> list[Span]:
     return [*spans, Span(first, end)]
 
 
-def _by_slice(weights: Weights, first: int, end: int, count: int) -> list[Span]:
-    """Heaviest slices first, each to the lightest span; products without a slice count as one more slice."""
-    bins: list[tuple[int, list[int]]] = [(0, []) for _ in range(min(count, len(weights.slices)) or 1)]
-    for number, size in sorted(weights.slices.items(), key=lambda slice_: (-slice_[1], slice_[0])):
-        lightest = min(range(len(bins)), key=lambda index: bins[index][0])
-        bins[lightest] = (bins[lightest][0] + size, [*bins[lightest][1], number])
-    return [Span(first, end, tuple(sorted(numbers))) for _, numbers in bins if numbers or len(bins) == 1]
-
-
 # --- reading, in a task -----------------------------------------------------------------------------
 
 
@@ -116,6 +115,7 @@ def read_span(
     The first batches are small: `limit` and `show` need few rows, and Spark closes the connection when it has them.
     """
     position, products, bytes_ = span.first, _FIRST_PRODUCTS, _FIRST_BYTES
+    selection, left_over = _narrowed(selection, span.slices)
     while position < span.end:
         try:
             batch = queue.read_batch(position, selection, limit=products, bytes_limit=bytes_, stop=span.end)
@@ -129,7 +129,20 @@ def read_span(
         products, bytes_ = min(_GROWTH * products, _PRODUCTS), min(_GROWTH * bytes_, _BYTES)
         if len(batch):
             arrow = arrow_of(batch, columns)
-            yield arrow if span.slices is None else arrow.filter(pa.array(_of_slices(batch, span.slices)))
+            yield arrow if left_over is None else arrow.filter(pa.array(_of_slices(batch, left_over)))
+
+
+def _narrowed(selection: Selection, slices: tuple[int, ...] | None) -> tuple[Selection, tuple[int, ...] | None]:
+    """The selection of a span; and the slices to keep of what it finds, where a selection cannot name them.
+
+    No selection can ask for products without a slice, and its text may not be too long for a call to a site.
+    """
+    if slices is None:
+        return selection, None
+    if NO in slices:
+        return selection, slices
+    narrow = selection.replace(slices=slices)
+    return (narrow, None) if len(str(narrow)) <= TEXT_MAX else (selection, slices)
 
 
 def _of_slices(batch: Batch, slices: tuple[int, ...]) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
