@@ -24,6 +24,7 @@ def test_stretches_cover_the_range_and_add_up_to_its_weight(make_queue: Make) ->
     assert weights.ends == [102, 202]
     assert weights.slices.keys() == {0, 1, 2, NO}
     assert sum(weights.slices.values()) == weights.total
+    assert weights.slice_products == {0: 34, 1: 33, 2: 33, NO: 101}
 
 
 def test_a_weight_covers_only_the_given_range_and_feeds(make_queue: Make) -> None:
@@ -62,6 +63,7 @@ def test_idents_decide_if_the_selection_has_a_condition_on_them(make_queue: Make
     weights = queue.weigh(1, queue.next, 'x ident ~ "7"')
     assert (weights.count, weights.total) == (10, 10 * PRODUCT_BYTES + 19)
     assert weights.slices == {4: weights.total}
+    assert weights.slice_products == {4: 10}
     assert queue.weigh(1, queue.next, 'x ident ~ "7"', 3).ends == [29]
 
 

@@ -12,7 +12,7 @@ equal weights give equal sets.
 
 import heapq
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,7 +42,7 @@ def loads_of(queue: AnyQueue, weights: Weights, group: GroupName | None) -> Mapp
     """What each slice of a range weighs. ShareMissingError: there is no such group."""
     if group is None:
         return weights.slices
-    state = cast(Any, queue).share(group.stream, group.group, create=False).state()
+    state = queue.share(group.stream, group.group, create=False).state()
     products, busy_ns = state.products.astype(np.float64), state.busy_ns.astype(np.float64)
     if not busy_ns.sum():
         return weights.slices  # the group has measured nothing yet
