@@ -1,8 +1,8 @@
 """Spans: a range of sequences shared among Spark's tasks, and how a task reads its span.
 
-Each span is the work of one task: a stretch of the range, or all of it for some slices. Spans have about the same
-weight in bytes, by the index rows of the queue (`Queue.weigh`). A small range stays one span, because a task costs more
-than it saves.
+Each span is the work of one task: a stretch of the range, or all of it for some slices (slice_sets.py). Spans have
+about the same weight in bytes, by the index rows of the queue (`Queue.weigh`). A small range stays one span, because a
+task costs more than it saves.
 
 A task reads its span exactly. Products that were evicted or are damaged are data loss: an error that names the range,
 or a warning if the user allows loss. Products that were deleted or have expired are not lost; they do not exist.
