@@ -1,5 +1,6 @@
 """Groups of processing nodes at a site: who may use them, calls that lie, and nodes that wait."""
 
+import fcntl
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -7,14 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.errors import AccessDeniedError, QueueClosedError
+from headrace.errors import AccessDeniedError, QueueClosedError, ShareError
 from headrace.link.access import Rule
+from headrace.remote.client.share import RemoteSeat
 from headrace.remote.protocol import replies, share_calls
 from headrace.remote.protocol.envelope import encode
 from headrace.remote.protocol.hello import VERSION
 from headrace.remote.protocol.share_calls import Marked, Worked, column
 from headrace.remote.protocol.share_replies import Seated, SeatTold
 from headrace.remote.server import seat_waits
+from headrace.share import file as files
 from headrace.share.interface import Load, Progress, marks
 from headrace.share.share import Seat, Share
 from support.serving import Router, Served, Stranger
@@ -355,3 +358,40 @@ def test_a_seat_that_was_taken_by_another_node_is_not_its_former_owner_s(share: 
     reply = stranger.call(share_calls.Exchange(*PLACE, first.seat, 99))
     assert isinstance(reply, replies.Failure)
     assert reply.error == "SeatLostError"
+
+
+# --- a lock that is held ----------------------------------------------------------------------------
+
+
+def test_a_group_whose_lock_is_held_holds_up_nothing_else_of_the_site(
+    served: Served, share: Share, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process on the machine of the site was stopped while it held the lock of the table."""
+    remote = served.connect()
+    group = remote.share("radar")
+    seats = [group.join() for _ in range(8)]
+    errors: list[str] = []
+
+    def exchange(seat: RemoteSeat) -> None:
+        try:
+            seat.exchange(Progress())
+        except ShareError as error:
+            errors.append(str(error))
+
+    with (share.log.path / "shares" / "1.share").open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        before = served.calls
+        threads = [threading.Thread(target=exchange, args=(seat,)) for seat in seats]
+        for thread in threads:
+            thread.start()
+        until(lambda: served.calls == before + len(seats), "all calls are at the site")
+        assert [remote.put(b"y", feed="a") for _ in range(10)] == list(range(21, 31))
+        assert remote.channels() == ["radar"]
+    for thread in threads:
+        thread.join(240)
+    assert errors == []
+    monkeypatch.setattr(files, "_LOCK_S", 0.05)
+    with (share.log.path / "shares" / "1.share").open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        exchange(seats[0])
+    assert "is locked" in errors[0]

@@ -21,7 +21,8 @@ from pathlib import Path
 
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
 _PID_BYTES = 20
-_RETRY_S = 0.005
+_RETRY_S = 0.005  # between two attempts, at most
+_RETRY_S_MIN = 0.0001  # most locks are held for less
 _SILENT_S = 1.0  # a wait that is longer is logged
 
 logger = logging.getLogger("headrace.queue")
@@ -44,10 +45,10 @@ def lock_file(descriptor: int, *, shared: bool = False, wait: bool | float = Tru
     if wait is True:
         if not lock_file(descriptor, shared=shared, wait=_SILENT_S):
             file = os.readlink(f"/proc/self/fd/{descriptor}")
-            logger.warning("waiting for the lock on %s%s", file, _held_by(descriptor))
+            logger.warning("waiting for the lock on %s%s", file, held_by(descriptor))
             fcntl.flock(descriptor, kind)
         return True
-    end = time.monotonic() + wait
+    end, pause_s = time.monotonic() + wait, _RETRY_S_MIN
     while True:
         try:
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
@@ -55,10 +56,11 @@ def lock_file(descriptor: int, *, shared: bool = False, wait: bool | float = Tru
         except BlockingIOError:
             if time.monotonic() >= end:
                 return False
-            time.sleep(_RETRY_S)  # flock has no timeout of its own
+            time.sleep(pause_s)  # flock has no timeout of its own
+            pause_s = min(2 * pause_s, _RETRY_S)
 
 
-def _held_by(descriptor: int) -> str:
+def held_by(descriptor: int) -> str:
     """`, held by process 17`, if the operating system lists it."""
     status = os.fstat(descriptor)
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"

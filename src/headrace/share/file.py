@@ -20,11 +20,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from headrace.errors import HeadraceError, QueueDamagedError, ShareMissingError
+from headrace.errors import HeadraceError, QueueDamagedError, ShareError, ShareMissingError
 from headrace.kernel import _kernel as kernel
 from headrace.log.documents import Document
 from headrace.log.explain import explain_os_error
-from headrace.log.locks import lock_file, locked
+from headrace.log.locks import held_by, lock_file, locked
 from headrace.log.seams import Disk, Storage
 from headrace.share.interface import ELSEWHERE, NOBODY, ShareTerms
 from headrace.share.layout import MAGIC, SEATS, VERSION, Table, new_table, owners_of, table_bytes, table_over, takers_of
@@ -34,6 +34,7 @@ FORMAT = 1
 FILE = "shares.json"
 FOLDER = "shares"
 _WAKE_BYTES = 64
+_LOCK_S = 5.0  # a process that holds the lock of a table for longer is stopped, or the machine is
 _LEAP = 1 << 16  # epochs
 _REMEDY = "restore it from a backup, or run: headrace queue repair {path}, then start the nodes again"
 
@@ -116,21 +117,26 @@ class ShareFile:
         self.table = table_over(memoryview(self._mapped), terms.slices)
         check_header(self.path, self.table, terms.slices)
         self._ownership = Ownership(self.table)
-        self._descriptor, self._pid, self._threads = -1, 0, threading.Lock()
+        self._lock = _Lock(self.path)
 
     @contextmanager
     def held(self) -> Iterator[Ownership]:
-        """Hold the lock of the table, against all processes and threads."""
-        if self._pid != os.getpid():  # a forked child would share the parent's lock
-            self._descriptor, self._pid = os.open(self.path, os.O_RDWR | os.O_CLOEXEC), os.getpid()
-            self._threads = threading.Lock()
-        with self._threads:
-            lock_file(self._descriptor)
+        """Hold the lock of the table, against all processes and threads; ShareError if that takes too long."""
+        self.check_whole()
+        lock = self._lock
+        if lock.pid != os.getpid():  # a forked child would share the parent's
+            lock = self._lock = _Lock(self.path)
+        with lock.threads:
+            if not lock_file(lock.descriptor, wait=_LOCK_S):
+                raise ShareError(
+                    f"the table {self.path} is locked for {_LOCK_S:g} s{held_by(lock.descriptor)}",
+                    "that process is stopped, or its disk is: let it go on, or end it",
+                )
             try:
                 self.check_whole()
                 yield self._ownership
             finally:
-                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+                fcntl.flock(lock.descriptor, fcntl.LOCK_UN)
 
     @property
     def is_whole(self) -> bool:
@@ -145,16 +151,24 @@ class ShareFile:
             raise damaged(self.path, "it was truncated while it was in use")
         if magic:
             raise damaged(self.path, "it is no table of a group any more")
-        raise ShareMissingError("the group was removed", "open it again, which makes a new one")
+        raise _removed()
 
-    def close(self) -> None:
-        if self._descriptor >= 0 and self._pid == os.getpid():
-            os.close(self._descriptor)
-        self._descriptor, self._pid = -1, 0
+
+class _Lock:
+    """An open file for the lock of a table. Threads that open two of them exclude each other as processes do."""
+
+    def __init__(self, path: Path) -> None:
+        self.pid, self.threads, self.descriptor = os.getpid(), threading.Lock(), -1
+        try:
+            self.descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise _removed() from None
+        except OSError as error:
+            raise explain_os_error(error, path) from error
 
     def __del__(self) -> None:
-        if hasattr(self, "_descriptor"):
-            self.close()
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
 
 
 class Changes:
@@ -228,7 +242,6 @@ class ShareFiles:
                 ownership.table.header["leader_until"] = 0
                 ownership.table.words[:] += np.uint64(_LEAP << 32)
                 np.minimum(ownership.table.positions, np.uint64(log.head), out=ownership.table.positions)
-            file.close()
 
     def forget(self, log: kernel.Log, path: Path) -> list[str]:
         """Without a document there are no groups: an empty one says so."""
@@ -248,6 +261,10 @@ class ShareFiles:
         except HeadraceError as error:
             found.append(error.problem)
         return found
+
+
+def _removed() -> ShareMissingError:
+    return ShareMissingError("the group was removed", "open it again, which makes a new one")
 
 
 def damaged(path: Path, reason: str) -> QueueDamagedError:

@@ -54,8 +54,10 @@ class Seat:
 
     def exchange(self, progress: Progress) -> Exchanged:
         """Confirm, release and report; what the node holds, if it does not know that. SeatLostError if it is dead."""
-        share, head = self._share, self._share.head
-        return share.change(lambda own, now: own.exchange(self.number, self.instance, progress, now, head))
+        share, head, lasting = self._share, self._share.head, bool(progress.confirm or progress.release)
+        return share.change(
+            lambda own, now: own.exchange(self.number, self.instance, progress, now, head), lasting=lasting
+        )
 
     def check(self) -> int:
         """The version; SeatLostError if the node has lost its seat."""
@@ -107,18 +109,25 @@ class Share:
         """The sequence that the queue's next product will have."""
         return self.log.next
 
-    def change(self, change: Callable[[Ownership, Moment], _Result]) -> _Result:
-        """Change the table under its lock, make that as safe as the queue promises, and wake whom it concerns."""
+    def change(self, change: Callable[[Ownership, Moment], _Result], *, lasting: bool = True) -> _Result:
+        """Change the table under its lock, make that as safe as the queue promises, and wake whom it concerns.
+
+        What is not `lasting`, such as a heartbeat, means nothing after a restart of the machine.
+        """
         self.log.check_open(always=False)
         before = int(self.table.header["changes"][0])
         with self._file.held() as ownership:
             result = change(ownership, self._now())
-        if self.log.is_disk:
-            self.log.storage.sync_file(self._file.path)
+        if lasting:
+            self._make_lasting()
         if int(self.table.header["changes"][0]) != before:
             self.changes.tell()
             self.log.kernel.wake_all()  # nodes that wait for products as well
         return result
+
+    def _make_lasting(self) -> None:
+        if self.log.is_disk:
+            self.log.storage.sync_file(self._file.path)
 
     @property
     def is_there(self) -> bool:
@@ -170,15 +179,15 @@ class Share:
     def state(self) -> ShareState:
         """The whole group now."""
         head = self.head
-        return self.change(lambda own, now: state_of(own, self.terms, now, head))
+        return self.change(lambda own, now: state_of(own, self.terms, now, head), lasting=False)
 
     def history(self) -> list[Sample]:
         """The loads of its nodes, the oldest first; one a second for each node, the latest 32,768."""
-        return self.change(lambda own, _: history_of(own.table))
+        return self.change(lambda own, _: history_of(own.table), lasting=False)
 
     def parked(self) -> list[Parked]:
         """The products that were given up, the oldest first; the latest 4,096."""
-        return self.change(lambda own, _: parked_of(own.table))
+        return self.change(lambda own, _: parked_of(own.table), lasting=False)
 
     def unpark(self, sequences: Sequence[int] | None = None) -> list[Parked]:
         """Take products off the list of those given up, or all of them; those that were on it."""
@@ -197,7 +206,11 @@ class Share:
         """Become or stay the balancer for so long; the term, 0 if another one leads."""
         if not 0 < lease_s <= _LEASE_S_MAX:
             raise OptionError(f"a lease of {lease_s} s is out of range", f"use up to {_LEASE_S_MAX:g} s")
-        return self.change(lambda own, now: own.lead(check_node(balancer), int(lease_s * 1e9), now))
+        name, before = check_node(balancer), int(self.table.header["term"][0])
+        term = self.change(lambda own, now: own.lead(name, int(lease_s * 1e9), now), lasting=False)
+        if term > before:  # no other balancer ever has it
+            self._make_lasting()
+        return term
 
     def begin(self, term: int, giver: int, taker: int, slices: Slices, reason: Reason) -> int:
         """Begin a session, by hand with term 0; how many slices will move."""

@@ -231,7 +231,7 @@ class RemoteServer:
         self._queryable.undeclare()
         self._waiting.close()
         self._membership.close()
-        self._share_threads.shutdown()
+        self._share_threads.shutdown(cancel_futures=True)  # the lock of a group may be held; the nodes call again
         self._seats.close()
         self._read_threads.shutdown()
         self._function_threads.shutdown()
