@@ -17,7 +17,7 @@ from headrace.product.product import Product
 from headrace.queue.queue import log_of
 from support.seeds import random_seed
 from support.slice_oracle import slice_of
-from support.waiting import until
+from support.waiting import is_asleep, until
 
 MakeQueue = Callable[..., Queue]
 BY_PRODUCT = ("ident", "property:n", "modulo:n", "grid:lat,lon,8x32", "grid:lat,lon,90x180")
@@ -300,6 +300,44 @@ def test_threads_put_while_channels_come_and_go(make_quick: MakeQueue) -> None:
         done.set()
         for thread in threads:
             thread.join()
+
+
+def test_a_put_that_waits_for_the_lock_is_assigned_again_if_another_thread_has_learnt_of_a_channel(
+    make_quick: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread has looked for channels and found none; when it gets the lock, this process knows of one."""
+    queue = make_quick()
+    queue.put(b"1", feed="a", ident="i")
+    monkeypatch.setattr("headrace.channel.channel.put_in_force", lambda *_: None)
+    queue.channel("c", "a", slices=8)
+    log = log_of(queue)
+    assigner: Any = log.assigner
+    putting = threading.Thread(target=lambda: queue.put(b"2", feed="a", ident="i"))
+    with log.locked():
+        putting.start()
+        until(lambda: putting.native_id is not None and is_asleep(putting.native_id), "it waits for the lock")
+        log.kernel.set_state(slicings=1)
+        assigner._refresh()
+    putting.join()
+    assert slices(queue) == [None, slice_of("ident", 8, "i", {})]
+
+
+def test_a_function_during_which_channels_change_is_called_again(make_quick: MakeQueue) -> None:
+    calls: list[int] = []
+
+    def change(products: Sequence[Product]) -> list[int]:
+        calls.append(len(products))
+        if len(calls) == 1:
+            queue.channel("other", "b", slices=8)
+            queue.channel("c").remove()
+            queue.channel("c", "a", slices=2, assign="function:change")
+        return [5] * len(products)
+
+    queue = make_quick(functions={"change": change})
+    queue.channel("c", "a", slices=8, assign="function:change")
+    queue.put_many([b"", b""], feed="a")
+    assert (calls, slices(queue)) == ([2, 2], [0, 1])  # 5 is no slice any more: spread
+    assert queue.channel("c").statistics().spread == 2
 
 
 def test_a_channel_whose_creator_died_is_in_force_once_it_is_opened(

@@ -103,7 +103,7 @@ def put(
             if isinstance(error, kernel.KernelError) and error.code == FUNCTION:
                 assigned = log.assigner.assign(entering_one(payload, feed, ident, facts))
             elif isinstance(error, kernel.KernelError) and error.code in PASSABLE:
-                wait = _make_way(log, error, timeout, wait)
+                wait, assigned = _make_way(log, error, timeout, wait), _unless_stale(assigned, error)
             elif isinstance(error, KeyError):
                 learn_feed(log.kernel, feed, log.path)
             else:
@@ -194,7 +194,7 @@ def _append_many(
                         raise _FunctionAssignsError from None
                     assigned = log.assigner.assign(entering_many(held, columns))
                 elif error.code in PASSABLE:
-                    wait = _make_way(log, error, timeout, wait)
+                    wait, assigned = _make_way(log, error, timeout, wait), _unless_stale(assigned, error)
                 else:
                     raise
     except REFUSALS as error:
@@ -229,7 +229,7 @@ def put_batch(log: "Log", batch: Batch, keep: Any = None, timeout: Timeout = Non
             if error.code == FUNCTION:
                 assigned = log.assigner.assign(entering_batch(batch))
             elif error.code in PASSABLE:
-                wait = _make_way(log, error, timeout, wait)
+                wait, assigned = _make_way(log, error, timeout, wait), _unless_stale(assigned, error)
             else:
                 raise records.explain_records(error, log.path, batch, log.config) from None
     products = stored if outcomes is None else len(outcomes)
@@ -285,6 +285,11 @@ def _learn_origin(log: kernel.Log, origin: str, has_sequence: object) -> None:
         )
     if origin not in log.origins:
         log.add_name(ORIGIN, origin)
+
+
+def _unless_stale(assigned: Assigned | None, error: kernel.KernelError) -> Assigned | None:
+    """What functions of users have assigned, for another attempt; None if channels have changed since."""
+    return None if error.code in SLICES else assigned
 
 
 def _make_way(log: "Log", error: kernel.KernelError, timeout: Timeout, wait: Wait | None) -> Wait:

@@ -154,9 +154,9 @@ cdef inline uint16_t next_in_turn(Slicing *slicing) noexcept nogil:
 
 
 cdef int assign_slice(Store *store, Slicing *slicing, Item *item, uint64_t assigned) except? -1:
-    """0; 1 if the item was spread; or a negative code. `assigned`: for which table a user's functions were called."""
+    """0; 1 if the item was spread; or a negative code. Unless `assigned` is 0, users' functions have been called."""
     cdef bint done = False
-    if slicing.how == ASSIGN_FUNCTION and assigned == store.slicings_seen:
+    if slicing.how == ASSIGN_FUNCTION and assigned != 0:
         done = item.slice < slicing.slices
     elif item.slice != NO_SLICE and not item.carried and slicing.how != ASSIGN_GIVEN:
         return CODE_SLICE_GIVEN
@@ -189,8 +189,8 @@ cdef int assign_slice(Store *store, Slicing *slicing, Item *item, uint64_t assig
 cdef int assign_slices(Log log, Item *items, size_t count, uint64_t assigned=0) except -1:
     """Give a slice to each item that a channel with slices contains; how many had to be spread.
 
-    KernelError with the place and the feed of an item whose slice may not be given, or is missing; or if a user's
-    function is to be called.
+    KernelError with the place and the feed of an item whose slice may not be given, or is missing; or if users'
+    functions are to be called, or were called for another table.
     """
     cdef Store *store = log.store
     cdef Slicing *slicing = NULL
@@ -200,6 +200,8 @@ cdef int assign_slices(Log log, Item *items, size_t count, uint64_t assigned=0) 
     cdef bint calls = False
     if count == 0:
         return 0
+    if assigned != 0 and assigned != store.slicings_seen:
+        raise KernelError(CODE_SLICES)           # and not: they were given by the caller
     items[0].slicings = store.slicings_seen
     if store.slicings_count == 0:
         return 0
