@@ -178,6 +178,39 @@ def test_a_standby_takes_over_and_the_session_that_runs_ends_without_a_balancer(
     assert min(spread(group)) >= 15
 
 
+def test_a_thousand_standbys_do_not_call_all_the_time_and_one_of_them_takes_over_soon() -> None:
+    group, costs = MemoryGroup(16), np.zeros(16)
+    group.node("a")
+    balancers = [Balancer(group) for _ in range(1000)]
+    for rank, balancer in enumerate(balancers):
+        balancer.rank = rank
+    group.run(balancers, 20, costs)  # each has tried at the beginning
+    before = group.calls["lead"]
+    group.run(balancers, 10, costs)
+    standbys = group.calls["lead"] - before - 1000 - 40  # each tries when the run begins; the leader makes its steps
+    assert standbys < 10 * 110
+    group.run(balancers[500:], 20, costs)  # all of the keen ones have died
+    assert sum(balancer.is_leader for balancer in balancers[500:]) == 1
+
+
+@pytest.mark.parametrize("load", [0.95, 1.5, 3.0])
+def test_a_group_that_cannot_keep_up_is_balanced_and_left_alone(load: float) -> None:
+    """All nodes work all the time; what their slices need is seen only by how fast they go on."""
+    group, costs = MemoryGroup(200), np.random.default_rng(3).lognormal(0, 0.8, 200)
+    costs *= 4 * load / costs.sum()
+    for number in range(4):
+        group.node(f"node-{number}")
+    balancer = Balancer(group)
+    group.run(balancer, 1, costs)
+    assert busiest(group, costs) > 1.2
+    group.run(balancer, 45, costs)
+    assert busiest(group, costs) <= 1.1
+    moved = balancer.statistics().slices_moved
+    assert moved < 10
+    group.run(balancer, 60, costs)
+    assert balancer.statistics().slices_moved == moved
+
+
 def test_a_balancer_that_stops_lets_its_standby_lead_at_once() -> None:
     group = MemoryGroup(16)
     group.node("a")

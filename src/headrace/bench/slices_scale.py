@@ -233,11 +233,11 @@ def report_figure(scale: float) -> Figure:
     members = [group.node(f"node-{number}") for number in range(nodes)]
     balancer = Balancer(group)
     group.run(balancer, 1, np.zeros(slices))
-    group.head = 1 << 40
+    group.clock.advance(1)
     spent_us = []
-    for turn, node in enumerate(members[:200]):
-        held, position = node.holding, 2 + turn
-        positions = np.full(len(held.slices), position, np.uint64)
+    for node in members[:200]:
+        held = node.holding
+        positions = np.full(len(held.slices), group.head, np.uint64)
         ones = np.ones(len(held.slices), np.uint64)
         work = Work(1_000_000, held.slices, ones, ones)
         progress = Progress(

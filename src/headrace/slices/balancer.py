@@ -124,6 +124,15 @@ class Balancer:
     # --- look ---------------------------------------------------------------------------------------
 
     @property
+    def rank(self) -> int:
+        """Its place among the standbys: in a large group, those from 8 on try more rarely. A node uses its seat."""
+        return self._balancing.rank
+
+    @rank.setter
+    def rank(self, rank: int) -> None:
+        self._balancing.rank = rank
+
+    @property
     def is_leader(self) -> bool:
         return self._balancing.statistics().is_leader
 

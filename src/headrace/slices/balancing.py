@@ -29,12 +29,13 @@ import numpy as np
 from headrace.channel.worker import ErrorLog
 from headrace.errors import BalancerDeposedError
 from headrace.share.interface import NOBODY, Reason, ShareState, ShareTerms, Slices
-from headrace.slices.costs import Costs, Reports
+from headrace.slices.costs import Costs
 from headrace.slices.release import Release
 from headrace.slices.snapshot import Algorithm, Integers, Move, Node, Snapshot, Table, homeless, moves_of, place
 
 SESSION_SLICES_MAX = 4096  # more of them move in several sessions, so that messages stay small
 _PAUSE_S_MAX = 300.0
+_KEEN, _STANDBY_S_MAX = 8, 15.0
 _PLAN_LASTS = 5  # decisions that may be left out while a plan is carried out
 
 _logger = logging.getLogger(__name__)
@@ -106,6 +107,7 @@ class Balancing:
     ) -> None:  # fmt: skip
         self._share, self._algorithm, self._release = share, algorithm, release
         self._patience = patience or Patience()
+        self.rank = 0  # of a standby among others; a node uses its seat
         self.name = f"{name}.{os.urandom(4).hex()}"  # two balancers of one name must not share a lease
         self.errors = ErrorLog(_logger)
         self._count = dict.fromkeys(
@@ -119,7 +121,7 @@ class Balancing:
         """Begin a term, or stand by."""
         slices = self._share.terms.slices
         self._term = term
-        self._costs, self._reports = Costs(slices), Reports()
+        self._costs = Costs(slices)
         self._moved_s = np.full(slices, -np.inf)
         self._plan: dict[int, deque[Move]] = {}
         self._givers: dict[int, _Watched] = {}
@@ -139,13 +141,21 @@ class Balancing:
             if term != self._term:
                 self._forget(term)
             if not term:
-                return self._patience.lease_s / 4
+                return self._standby_s()
             state = self._seize(self._share.state())
             self._watch(state, now_s)
             return self._act(state, now_s)
         except BalancerDeposedError:  # stopped for longer than the lease: somebody else leads now
             self._forget(0)
-            return self._patience.lease_s / 4
+            return self._standby_s()
+
+    def _standby_s(self) -> float:
+        """Pause of a standby: the first eight try four times in a lease, those behind them more and more rarely.
+
+        So a thousand standbys cost a site a hundred calls a second, and not two thousand, and the lease of a dead
+        leader is taken as soon as by a few.
+        """
+        return min(self._patience.lease_s / 4 * max(1.0, self.rank / _KEEN), _STANDBY_S_MAX)
 
     def resign(self) -> None:
         """Let a standby lead at once."""
@@ -155,7 +165,7 @@ class Balancing:
 
     def _act(self, state: ShareState, now_s: float) -> float:
         nodes = [Node(each.seat, each.name, each.load, each.draining) for each in state.nodes if each.is_alive]
-        self._costs.measure(self._reports.times(state.nodes, state.owners, now_s), state.products, state.busy_ns)
+        self._costs.measure(state, now_s)
         self._released &= {node.number for node in nodes if node.draining}
         snapshot = self._snapshot(state, nodes, now_s)
         members = frozenset((node.number, node.name, node.draining) for node in nodes)
@@ -226,7 +236,7 @@ class Balancing:
         resting = (now_s - self._moved_s < self._patience.rest_s) & staying
         slow = [giver for giver, watched in self._givers.items() if watched.until_s > now_s]
         fixed = moving | resting | np.isin(owners, slow)
-        costs = self._costs.costs(state.owners, {node.number: node.load for node in nodes})
+        costs = self._costs.costs(state, {node.number: node.load for node in nodes}, now_s)
         return Snapshot(nodes, owners, costs, fixed)
 
     def _is_due(self, snapshot: Snapshot, now_s: float) -> bool:

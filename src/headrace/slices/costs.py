@@ -1,13 +1,18 @@
 """Cost of each slice, measured: the share of one worker that it needs.
 
-Nodes report for each slice the items that are done and the time that they took. Here two reports become a rate: what
-was added, divided by the time between the reports, not by the time between two looks at them, which would be wrong by
-up to one report. Rates are smoothed over `window_s`.
+Nodes report for each slice the items that are done, the time that they took, and the position. Here two reports become
+rates: what was added, divided by the time between the reports, not by the time between two looks at them, which would
+be wrong by up to one report. Rates are smoothed over `window_s`.
 
-A node that cannot keep up does not show what its slices need: it works all the time, and items wait. So items that
-wait at a busy node count as well, as the share of a worker that would finish them within `catch_up_s`. Those at a node
-that has time do not: they wait for something else, such as an item of their slice that hangs, and no move would help.
-A slice works on one item at a time, so it never needs more than one worker.
+A node that cannot keep up does not show what its slices need: it works all the time and falls behind. How much they
+need follows from the positions. The work on a slice takes `share / pace` seconds for each sequence by which it goes on.
+The head of the queue goes on by so many sequences per second, and what the slice lags behind should be done within
+`catch_up_s`:
+
+    cost = share / pace × (pace of the head + lag / catch_up_s)
+
+This counts only at a busy node. A slice that lags at a node with time to spare waits for something else, such as an
+item that hangs, and no move would help. A slice works on one item at a time, so it never needs more than one worker.
 
 The cost belongs to the slice, not to the node, and moves with it. That is what lets an algorithm calculate the loads
 after a move. A node that is faster than others reports a higher capacity.
@@ -15,12 +20,13 @@ after a move. A node that is faster than others reports a higher capacity.
 
 import numpy as np
 
-from headrace.share.interface import Counts, Load, NodeState
+from headrace.share.interface import Load, NodeState, ShareState
 from headrace.slices.snapshot import Floats, Integers
 
 _INTERVAL_S_MIN = 0.5  # shorter ones contain too few items
 _KNOWN_S = 2.0  # a slice that was measured for less counts as an average one
 _BUSY = 0.8  # of its capacity: a node that works so much may be behind
+_FACTOR_MAX = 20.0  # by which a cost exceeds what is measured, for slices that hardly go on
 _SILENT_S = 2.0  # a node that reports no work for so long has none
 
 
@@ -29,51 +35,71 @@ class Costs:
 
     def __init__(self, slices: int, window_s: float = 5.0, catch_up_s: float = 10.0) -> None:
         self._window_s, self._catch_up_s = window_s, catch_up_s
-        self._at_s: Floats = np.full(slices, np.nan)
+        self._reports = _Reports()
+        self._reported_s: Floats = np.full(slices, np.nan)  # as it is now
+        self._at_s: Floats = np.full(slices, np.nan)  # as it was counted last
         self._seen_s: Floats = np.zeros(slices)
-        self._items: Floats = np.zeros(slices)
         self._busy_s: Floats = np.zeros(slices)
-        self.rates: Floats = np.zeros(slices)  # items per second
-        self.shares: Floats = np.zeros(slices)  # busy seconds per second
+        self._positions: Floats = np.zeros(slices)
+        self._shares: Floats = np.zeros(slices)  # busy seconds per second
+        self._paces: Floats = np.zeros(slices)  # sequences per second
+        self._head_pace, self._head, self._head_s = 0.0, 0, np.nan
 
-    def measure(self, reported_s: Floats, products: Counts, busy_ns: Counts) -> None:
-        """Take the counters in; `reported_s`, by slice, is when they were reported, NaN if nobody owns the slice."""
+    def measure(self, state: ShareState, now_s: float) -> None:
+        """Take in what the nodes have reported."""
+        reported_s = self._reported_s = self._reports.times(state.nodes, state.owners, now_s)
+        self._measure_head(state.head, now_s)
         passed_s = reported_s - self._at_s
         ready = np.flatnonzero(passed_s >= _INTERVAL_S_MIN)
         first = np.flatnonzero(np.isnan(self._at_s) & ~np.isnan(reported_s))
+        busy_s, positions = state.busy_ns / 1e9, state.positions.astype(np.float64)
         if len(ready):
             passed = passed_s[ready]
             self._seen_s[ready] += passed
             # until the window is full, each interval counts by its length
             part = np.maximum(1 - np.exp(-passed / self._window_s), np.minimum(1.0, passed / self._seen_s[ready]))
-            items = np.maximum(products[ready].astype(np.float64) - self._items[ready], 0) / passed
-            busy = np.maximum(busy_ns[ready].astype(np.float64) / 1e9 - self._busy_s[ready], 0) / passed
-            self.rates[ready] += part * (items - self.rates[ready])
-            self.shares[ready] += part * (busy - self.shares[ready])
+            for rates, counters, before in (
+                (self._shares, busy_s, self._busy_s),
+                (self._paces, positions, self._positions),
+            ):
+                added = np.maximum(counters[ready] - before[ready], 0) / passed
+                rates[ready] += part * (added - rates[ready])
         for taken in (ready, first):
             self._at_s[taken] = reported_s[taken]
-            self._items[taken] = products[taken]
-            self._busy_s[taken] = busy_ns[taken] / 1e9
+            self._busy_s[taken] = busy_s[taken]
+            self._positions[taken] = positions[taken]
 
-    def costs(self, owners: Integers, loads: dict[int, Load]) -> Floats:
-        """Share of a worker that each slice needs, with the items that wait at its owner; loads are by seat."""
-        rates, busy = self.rates + 1e-9, np.bincount(owners, self.shares)
-        at_owner = np.zeros(len(busy))
-        for seat, load in loads.items():
-            if seat < len(busy) and busy[seat] >= _BUSY * load.capacity:
-                at_owner[seat] = load.waiting
-        # what waits at a node waits for its slices as their items come
-        shared = at_owner[owners] * rates / np.bincount(owners, rates)[owners]
-        total = self.rates.sum()
-        mean_s = self.shares.sum() / total if total > 0 else 0.0
-        item_s = np.divide(self.shares, self.rates, out=np.full(len(rates), mean_s), where=self.rates > 1e-6)
-        needed: Floats = np.minimum(self.shares + shared * item_s / self._catch_up_s, 1.0)
+    def _measure_head(self, head: int, now_s: float) -> None:
+        passed_s = now_s - self._head_s
+        if np.isnan(passed_s):
+            self._head, self._head_s = head, now_s
+        elif passed_s >= _INTERVAL_S_MIN:
+            part = 1 - np.exp(-passed_s / self._window_s) if self._head_pace else 1.0
+            self._head_pace += float(part) * (max(0, head - self._head) / passed_s - self._head_pace)
+            self._head, self._head_s = head, now_s
+
+    def costs(self, state: ShareState, loads: dict[int, Load], now_s: float) -> Floats:
+        """Share of a worker that each slice needs; loads are by seat."""
+        needed: Floats = np.minimum(self._shares * self._factors(state, loads, now_s), 1.0)
         known = self._seen_s >= _KNOWN_S
         needed[~known] = needed[known].mean() if known.any() else 0.0
         return needed
 
+    def _factors(self, state: ShareState, loads: dict[int, Load], now_s: float) -> Floats:
+        """By how much a slice needs more than it gets."""
+        busy = np.bincount(state.owners, self._shares)
+        behind = np.zeros(len(busy), bool)
+        for seat, load in loads.items():
+            if seat < len(busy) and busy[seat] >= _BUSY * load.capacity:
+                behind[seat] = True
+        since_s = np.nan_to_num(now_s - self._reported_s)
+        lags = np.maximum(state.head - self._head_pace * since_s - state.positions.astype(np.float64), 0)
+        wanted = self._head_pace + lags / self._catch_up_s
+        factors = wanted / np.maximum(self._paces, wanted / _FACTOR_MAX + 1e-9)
+        return np.where(behind[state.owners], np.maximum(factors, 1.0), 1.0)
 
-class Reports:
+
+class _Reports:
     """When each node has reported its work last, on the clock of the balancer."""
 
     def __init__(self) -> None:

@@ -48,7 +48,6 @@ class MemoryGroup:
     def __init__(self, slices: int = 256, dead_after_s: float = 3.0, clock: MockClock | None = None) -> None:
         self.clock = clock or MockClock(1_000_000_000_000)
         self.clock.advance(10)
-        self.head = 1
         self.terms = ShareTerms(
             group="main", stream="memory", channel=1, number=1, id="memory", slices=slices,
             dead_after_s=dead_after_s, tries_max=3, created_ns=self.clock.now_ns(),
@@ -64,6 +63,11 @@ class MemoryGroup:
     @property
     def now(self) -> Moment:
         return Moment(self.clock.elapsed_ns(), self.clock.now_ns())
+
+    @property
+    def head(self) -> int:
+        """The queue's next sequence: a million of them per second."""
+        return self.clock.elapsed_ns() // 1000
 
     @property
     def now_s(self) -> float:
@@ -149,6 +153,7 @@ class MemoryNode:
         self._worked_s = group.now_s
         self._reported_s = group.now_s - instance % 20 / 20  # not all of them at once
         self._busy_s: Costs = np.zeros(0)  # of the slices that it holds, since the last report
+        self._costs: Costs = np.zeros(0)
         self._before: list[tuple[Slices, Costs]] = []  # of those that it held before, since the last report
 
     def turn(self, costs: Costs) -> None:
@@ -158,6 +163,7 @@ class MemoryNode:
         changed = self._stalls or int(group.versions[self.seat]) != self._seen
         if self.alive and (reports or changed):
             self.work(costs)
+            self._costs = costs
             self._exchange(reports)
 
     def work(self, costs: Costs) -> None:
@@ -176,10 +182,11 @@ class MemoryNode:
     def _exchange(self, reports: bool) -> None:
         """The messages of a real node: report; look again if something changed; release; say that it was seen."""
         load, work = (self._load(), self._work()) if reports else (None, None)
-        self._send(Progress(self._seen, load=load, work=work), "reports" if reports else "exchanges")
+        confirm = self._marks(~self.holding.leaving) if reports else NO_MARKS
+        self._send(Progress(self._seen, confirm, load=load, work=work), "reports" if reports else "exchanges")
         self._stalls = bool(self.holding.leaving.any())
         if self._stalls and self.lets_go:
-            self._send(Progress(self._seen, release=self._leaving()), "exchanges")
+            self._send(Progress(self._seen, release=self._marks(self.holding.leaving)), "exchanges")
             self._stalls = False
         if self.holding.draining and not len(self.holding.slices):
             self.leave()
@@ -194,11 +201,12 @@ class MemoryNode:
             self.holding, self._busy_s = answer.holding, np.zeros(len(answer.holding.slices))
         return answer
 
-    def _leaving(self) -> Marks:
-        if not self.holding.leaving.any():
-            return NO_MARKS
-        held, leaving = self.holding, self.holding.leaving
-        return Marks(held.slices[leaving], held.epochs[leaving], held.positions[leaving])
+    def _marks(self, chosen: npt.NDArray[np.bool_]) -> Marks:
+        """How far these slices have come: as much of the time since their items arrived as is not done."""
+        held = self.holding
+        lag_s = self.group.backlog_s[held.slices] / np.maximum(self._costs[held.slices], 1e-9)
+        positions = np.maximum((self.group.now_s - lag_s) * 1e6, 1).astype(np.uint64)
+        return Marks(held.slices, held.epochs, np.minimum(positions, np.uint64(self.group.head))).where(chosen)
 
     def _load(self) -> Load:
         waiting_s = float(self.group.backlog_s[self.holding.slices].sum())
