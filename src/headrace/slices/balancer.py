@@ -18,7 +18,7 @@ import os
 import threading
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Self
 
 from headrace.errors import HeadraceError, OptionError, QueueClosedError
 from headrace.queue.interface import AnyQueue
@@ -68,8 +68,7 @@ class Balancer:
             return queue
         if not stream:
             raise OptionError("a balancer needs the name of a stream", "name a channel that has slices")
-        share: Balanced = cast(Any, queue).share(stream, group)
-        return share
+        return queue.share(stream, group)
 
     # --- run ----------------------------------------------------------------------------------------
 

@@ -213,17 +213,18 @@ class ProcessingNode:
             self._join()
             self._intake.start()
             if self._balancer is not None:
+                assert self._seat is not None
+                self._balancer.rank = self._seat.number
                 self._balancer.start()
             threading.Thread(target=self._watch, name="headrace-watch", daemon=True).start()
-            leaving_since: float | None = None
+            lets_go_s: float | None = None
             while True:
-                if self._stopping.is_set() and leaving_since is None:
-                    leaving_since = time.monotonic()
-                    self._ask_to_drain()
-                if leaving_since is not None and time.monotonic() > leaving_since + _LEAVE_S:
+                if self._stopping.is_set() and lets_go_s is None:
+                    lets_go_s = time.monotonic() + (_LEAVE_S if self._ask_to_drain() else 0.0)
+                if lets_go_s is not None and time.monotonic() >= lets_go_s:
                     self._conductor.leaving[:] = self._conductor.owned
                 self._exchange()
-                if (leaving_since is not None or self._is_draining) and self._is_free():
+                if (lets_go_s is not None or self._is_draining) and self._is_free():
                     break
                 self._watch_over_workers()
                 self._dispatch()
@@ -239,21 +240,17 @@ class ProcessingNode:
         self._seen = 0
         log.info("node %s joined group %s of %s", self._seat.name, self._share.terms.group, self._share.terms.stream)
 
-    def _ask_to_drain(self) -> None:
-        """Let the balancer move the slices; without another node, or a balancer, let them go at once."""
+    def _ask_to_drain(self) -> bool:
+        """Ask the balancer to move the slices; False if it cannot: there is none, or no other node."""
         assert self._seat is not None
         self._is_draining = True
         try:
+            self._share.drain(self._seat.number)  # nothing is given to it any more
             state = self._share.state()
-            others = [
-                node for node in state.nodes if node.is_alive and node.seat != self._seat.number and not node.draining
-            ]
-            if others and state.leader:
-                self._share.drain(self._seat.number)
-                return
+            return bool(state.leader) and any(node.is_alive and not node.draining for node in state.nodes)
         except HeadraceError as error:
             log.warning("node %s leaves without being drained: %s", self.name, error)
-        self._conductor.leaving[:] = self._conductor.owned
+            return False
 
     def _is_free(self) -> bool:
         return not self._conductor.owned.any() and not self._conductor.tasks
