@@ -1,4 +1,4 @@
-"""What the shell completes: queues, contexts, stations, cursors, channels and feeds; and `headrace completion`.
+"""What the shell completes: queues, contexts, stations, cursors, channels, groups, nodes and feeds; and `completion`.
 
 The shell runs `headrace` at each press of the Tab key, with the words so far in the environment, and click finds the
 argument that is completed. The functions here give the words for it. They create nothing, wait for a site for about a
@@ -19,7 +19,7 @@ import msgspec
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class, get_completion_class
 from click.shell_completion import split_arg_string as split
 
-from headrace.cli.group import Group
+from headrace.cli.group import Group, QueueArgument
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json
 from headrace.errors import OptionError
@@ -148,13 +148,33 @@ def _named(kind: str, ctx: click.Context) -> list[str]:
 
     word = ctx.params.get("queue_path") or ctx.params.get("path")
     if word is None and ctx.args:  # words before an option whose value is being completed
-        word = ctx.args[0]
+        word = ctx.args[min(_queue_index(ctx), len(ctx.args) - 1)]
     place = find_place(word or DEFAULT)
+    if kind == "node":
+        return _node_names(ctx, place)
     return _remote_names(kind, place) if place.is_remote else _local_names(kind, Path(place.where))
 
 
+def _queue_index(ctx: click.Context) -> int:
+    """Which argument of the command is the queue; the first one, if none is."""
+    arguments = [param for param in ctx.command.params if isinstance(param, click.Argument)]
+    return next((index for index, each in enumerate(arguments) if isinstance(each, QueueArgument)), 0)
+
+
+def _node_names(ctx: click.Context, place: "Place") -> list[str]:
+    """The nodes of the group that the options name, or of the only one."""
+    from headrace.cli.slices_group import open_group
+    from headrace.remote.client.connect import connect_within
+
+    with connect_within(place.where, _CONNECT_S_MAX, *place.credentials(), _REFUSED_S) as queue:
+        state = open_group(queue, ctx.params.get("stream"), ctx.params.get("group")).state()
+    return [node.name for node in state.nodes if node.is_alive]
+
+
 def _local_names(kind: str, path: Path) -> list[str]:
-    """From the small files of the queue, which is not opened for names of stations and channels."""
+    """From the small files of the queue, which is not opened for names of stations, channels and groups."""
+    if kind == "group":
+        return [each["group"] for each in msgspec.json.decode((path / "shares.json").read_bytes())["groups"]]
     if kind in ("station", "channel"):
         document = msgspec.json.decode((path / f"{kind}s.json").read_bytes())
         return [each if isinstance(each, str) else each["name"] for each in document[f"{kind}s"]]
@@ -171,8 +191,10 @@ def _remote_names(kind: str, place: "Place") -> list[str]:
     from headrace.remote.client.connect import connect_within
 
     with connect_within(place.where, _CONNECT_S_MAX, *place.credentials(), _REFUSED_S) as queue:
-        if kind == "station":
-            return queue.stations()
+        if kind == "group":
+            return [group for _, group in queue.shares()]
+        if kind in ("station", "channel"):
+            return queue.stations() if kind == "station" else queue.channels()
         return queue.cursors() if kind == "cursor" else [each.feed for each in queue.statistics().feeds]
 
 

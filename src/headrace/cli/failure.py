@@ -138,11 +138,11 @@ class _Warnings(logging.Handler):
 
 
 _WARNINGS = _Warnings(logging.WARNING)
-_WARNED_OF = ("headrace.queue", "headrace.link", "headrace.remote")
+_WARNED_OF = ("headrace.queue", "headrace.link", "headrace.remote", "headrace.slices")
 
 
 def show_warnings() -> None:
-    """From now on, show the warnings of queues, links and sites as this command shows its own."""
+    """From now on, show the warnings of queues, links, sites and nodes as this command shows its own."""
     _WARNINGS.as_json = _is_json()
     for name in _WARNED_OF:
         logging.getLogger(name).addHandler(_WARNINGS)  # once, however often it is called

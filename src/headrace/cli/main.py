@@ -66,6 +66,7 @@ COMMANDS = {
     "lag": LazyCommand("station_show:lag", "Show how far each station is behind."),
     "top": LazyCommand("top.command:top", "Watch a queue, its stations and consumers at work."),
     "channel": LazyCommand("channel:channel", "Manage channels: feed subtrees with a quality of service."),
+    "slices": LazyCommand("slices:slices", "Share a stream between processing nodes, and balance them."),
     "serve": LazyCommand("serve:serve", "Run a site: a queue that is connected to the fabric."),
     "sites": LazyCommand("sites:sites", "Show all sites, their links, requests and latencies."),
     "hop": LazyCommand("sites:hop", "Show through which site a product came."),

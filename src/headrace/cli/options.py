@@ -77,7 +77,7 @@ def queue_argument(function: Function) -> Function:
 
 
 def completes(kind: str) -> Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]:
-    """For `shell_complete`: the stations, cursors, channels, feeds or contexts that begin with a text."""
+    """For `shell_complete`: stations, cursors, channels, groups, nodes, feeds or contexts that begin with a text."""
 
     def find(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem[str]]":
         from click.shell_completion import CompletionItem

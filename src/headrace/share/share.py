@@ -320,7 +320,7 @@ def _create(
         if existing is not None:
             return existing
         if len(document.groups) >= GROUPS_MAX:
-            raise ShareError(f"the queue has {GROUPS_MAX} groups, the maximum", "remove one: headrace slices remove")
+            raise ShareError(f"the queue has {GROUPS_MAX} groups, the maximum", "delete one: headrace slices delete")
         terms = ShareTerms(
             group=group, stream=definition.name, channel=definition.number, number=document.next_number,
             id=str(uuid.uuid4()), slices=count, created_ns=time.time_ns(),
@@ -337,7 +337,7 @@ def _check_same(existing: ShareTerms, definition: Definition, given: dict[str, A
         raise ShareExistsError(
             f"group {existing.group!r} belongs to an earlier channel {definition.name!r}, "
             f"which had {existing.slices} slices",
-            "remove the group, or choose another name for it: headrace slices remove",
+            "delete the group, or choose another name for it: headrace slices delete",
         )
     differences = [
         f"{field} {getattr(existing, field)}, not {value}"
