@@ -133,6 +133,7 @@ class ProcessingNode:
         self._confirms_s = often_s if confirm is None else parse_age(confirm, "confirm")
         self._is_dirty = self._is_draining = False
         self._stopping, self._ended = threading.Event(), threading.Event()
+        self._gone = threading.Event()  # and not Thread.join: a signal during one would make the next return at once
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._statistics, self._errors = NodeStatistics(), ErrorLog(log)
@@ -170,19 +171,17 @@ class ProcessingNode:
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the node has ended; True if it has. An error that ended it is raised."""
         assert self._thread is not None, "start the node first"
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while self._thread.is_alive() and (deadline is None or time.monotonic() < deadline):
-            self._thread.join(0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic())))
+        has_ended = self._gone.wait(timeout)
         if self._error is not None:
             raise self._error
-        return not self._thread.is_alive()
+        return has_ended
 
     def stop(self) -> None:
         """Finish what is in work, hand the slices over, and leave the group."""
         self._stopping.set()
         self._inbox.put(None)
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+            self._gone.wait()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -233,7 +232,10 @@ class ProcessingNode:
             self._error = error
             log.exception("node %s ended", self.name)
         finally:
-            self._end()
+            try:
+                self._end()
+            finally:
+                self._gone.set()
 
     def _join(self) -> None:
         self._seat = self._share.join(self._name)
