@@ -7,7 +7,7 @@ def commands() -> Drawing:
     d = Drawing("Commands, by what they act on", 860, 190)
     groups = [
         ("products\nput, watch, cat,\nselect, cursor", "program"), ("queues\nqueue, channel,\ntop, hop", "queue"),
-        ("work\nstation, lag,\nwanted", "station"), ("sites\nserve, sites,\nconfig, certs", "fabric"),
+        ("work\nstation, lag,\nslices, wanted", "station"), ("sites\nserve, sites,\nconfig, certs", "fabric"),
         ("pipelines\npipeline, archive", "table"), ("trying\ngenerate, verify,\ndemo, bench", "program"),
     ]  # fmt: skip
     for number, (text, colour) in enumerate(groups):

@@ -29,7 +29,8 @@ def full(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) 
         queue.station("decode", "wx/**")
         queue.station("archive", "wx/**")
         queue.cursor("printer")
-        queue.channel("frames", "tel/frames")
+        queue.channel("frames", "tel/frames", slices=4)
+        queue.share("frames", "trial").join("node-1")
     (tmp_path / "quiet").mkdir()
     (tmp_path / "denver.toml").touch()
     run("context", "create", "lab", path)
@@ -58,6 +59,10 @@ def completed(line: str) -> list[str]:
         ("headrace lag q decode a", ["archive"]),
         ("headrace cursor seek q ", ["printer"]),
         ("headrace channel show q ", ["frames"]),
+        ("headrace slices run m:f q --stream ", ["frames"]),
+        ("headrace slices status q --group ", ["trial"]),
+        ("headrace slices drain q no", ["node-1"]),
+        ("headrace slices move q node-1 --from ", ["node-1"]),
         ("headrace put q --feed wx/", ["wx/radar", "wx/text/metar"]),
         ("headrace watch q --select wx/t", ["wx/text/metar"]),
         ("headrace wanted q wx/r", ["wx/radar"]),

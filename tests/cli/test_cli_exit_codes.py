@@ -34,7 +34,8 @@ FAILURES = {
         "pipeline import nofile", "pipeline compact nofile", "archive list", "archive replay table Q --speed x",
         "generate --feeds nonsense", "verify Q --oracle nofile", "verify Q --oracle bad.toml", "context show nonsense",
         "context use", "completion show nonsense", "station take Q s --count 0", "station take Q s --exec-timeout 1s", "context create a.b Q", "demo --seconds x", "bench queue --scale x", "bench nonsense",
-        "cat site:nowhere", "sites site:nowhere",
+        "cat site:nowhere", "sites site:nowhere", "slices run nocolon Q --stream ch", "slices run nosuch:f Q --stream ch",
+        "slices run json:loads Q", "slices move Q node", "slices balance Q --stream ch --algorithm nonsense",
     ],
     3: [
         "queue info nowhere", "queue check nowhere", "queue repair nowhere", "queue delete nowhere --yes",
@@ -42,7 +43,8 @@ FAILURES = {
         "cursor seek Q nosuch oldest", "cursor delete Q nosuch", "station show Q nosuch", "station delete Q nosuch",
         "lag Q nosuch", "top nowhere --once", "channel show Q nosuch", "channel list tcp/127.0.0.1:1", "channel delete Q nosuch", "hop Q 99",
         "wanted nowhere a", "certs site nowhere name", "archive list nowhere", "generate nowhere", "verify nowhere --oracle sent.jsonl",
-        "sites tcp/127.0.0.1:1", "watch tcp/127.0.0.1:1", "station take Q nosuch",
+        "sites tcp/127.0.0.1:1", "watch tcp/127.0.0.1:1", "station take Q nosuch", "slices status nowhere", "slices status Q", "slices status Q --stream ch",
+        "slices run json:loads Q --stream ch", "slices drain Q node", "slices delete Q", "slices parked Q",
     ],
 }  # fmt: skip
 

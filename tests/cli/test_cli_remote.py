@@ -233,3 +233,20 @@ def test_a_watch_waits_for_a_site_that_is_away_for_longer_than_commands_do(
                 queue.put(b"2", feed="wx", ident="two")
                 shown = watch.result(240)
     assert [json.loads(line)["ident"] for line in shown.stdout.splitlines()] == ["one", "two"]
+
+
+def test_a_group_of_nodes_is_run_and_steered_through_a_site(
+    run: Run, there: str, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slices_remote_work.py").write_text("def work(product):\n    return product.ident\n")
+    assert run("channel", "create", there, "surface", "wx/**", "--slices", "4").exit_code == 0
+    fill(path, 6, "wx/a")
+    ran = run("slices", "run", "slices_remote_work:work", there, "--stream", "surface", "--publish", "out",
+              "--timeout", "300ms", "--json")  # fmt: skip
+    assert (ran.exit_code, json.loads(ran.stdout)["products"]) == (0, 6), ran.output
+    shown = json.loads(run("slices", "status", there, "--json").stdout)
+    assert (shown["products"], shown["nodes"], shown["parked"]) == (6, [], 0)
+    assert run("slices", "parked", there).stdout == "group 'main' of 'surface' has no parked products\n"
+    assert run("slices", "plot", there, "load.png").exit_code == 0
+    assert run("slices", "delete", there, "--yes").exit_code == 0
+    assert run("slices", "list", there, "--json").stdout == ""

@@ -26,7 +26,7 @@ from headrace.units import format_age, format_count, format_latency
 if TYPE_CHECKING:
     from headrace.share.interface import AnyShare, NodeState, ShareState, Slices
 
-_LOOK_S = 0.05
+_LOOK_S = 0.02
 
 
 @click.group(cls=Group)
@@ -162,7 +162,7 @@ def _hand_over(share: "AnyShare", taker: "NodeState", moving: "Slices", until_s:
     while True:
         state = share.state()
         find_node(state, taker.name)  # an error, if it has gone meanwhile
-        left = moving[state.owners[moving] != taker.seat]
+        left: Slices = moving[state.owners[moving] != taker.seat]
         if not len(left) or time.monotonic() > until_s:
             return left
         for owner in set(state.owners[left].tolist()):

@@ -188,19 +188,18 @@ def balance(
     if ":" in algorithm:
         load_object(algorithm, "algorithm")  # which also finds it in this directory
     from headrace.slices import Balancer
+    from headrace.slices.algorithms import load_algorithm
     from headrace.slices.release import Bounds
 
     bounds: dict[str, Any] = {
         "nodes_min": nodes_min, "nodes_max": nodes_max, "full": full, "crowded": crowded, "after_s": after_s
     }  # fmt: skip
     given = {name: value for name, value in bounds.items() if value is not None}
-    terms = _terms(options)
+    release, decides, terms = Bounds(**given) if given else None, load_algorithm(algorithm), _terms(options)
     with open_queue(queue_path) as queue:
         show_warnings()
         share = queue.share(stream, group, **terms)
-        balancer = Balancer(
-            share, stream, group=group, algorithm=algorithm, release=Bounds(**given) if given else None, **options
-        )
+        balancer = Balancer(share, stream, group=group, algorithm=decides, release=release, **options)
         with one_line(as_json) as show, balancer:
             _follow(balancer, show, as_json)
 

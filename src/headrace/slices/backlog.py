@@ -106,8 +106,12 @@ class Backlog:
             found = (portion.slices == slice_number) & (portion.sequences == sequence)
             if found.any():
                 self._count(portion, -1)
-                self._portions[place] = portion.where(~found)
-                self._count(self._portions[place], 1)
+                left = portion.where(~found)
+                self._count(left, 1)
+                if len(left):
+                    self._portions[place] = left
+                else:
+                    del self._portions[place]
                 return
 
     def has(self, chosen: Flags) -> bool:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _INCHES = (9.5, 8.5)
 _NAMED = 10
 _GAP_S = 4.0  # without a sample for so long, a node was away
+_STEP_S = 0.5
 _MARKED = 60  # sessions
 _COLOURS: dict[Reason, str] = {
     "load": "tab:purple", "join": "tab:green", "drain": "tab:brown", "idle": "tab:olive", "dead": "tab:red",
@@ -55,7 +56,7 @@ def figure_of(samples: Sequence[Sample], state: ShareState) -> "Figure":
     for axes in (load, waiting, slices):
         mark_sessions(axes, state.sessions, start_ns, samples[-1].time_ns, named=axes is slices)
         axes.grid(alpha=0.3)
-        axes.set_ylim(0, None)
+        axes.set_ylim(0, axes.get_ylim()[1] * (1 if axes is waiting else 1.2))  # room for a legend
     load.set_xlim(0, max(1.0, (samples[-1].time_ns - start_ns) / 1e9))
     slices.set_xlabel("seconds")
     nodes = format_count(len({each.node for each in samples}), "node")
@@ -84,15 +85,17 @@ def draw_waiting(axes: Any, samples: Sequence[Sample], start_ns: int) -> None:
 def draw_slices(axes: Any, samples: Sequence[Sample], start_ns: int) -> None:
     """Slices that each node owned, on top of each other; a node that is silent owns none that are shown."""
     nodes = _by_node(samples)
-    times = np.unique(np.concatenate([_times(own, start_ns) for own in nodes.values()]))
-    layers = [_held(times, _times(own, start_ns), np.array([each.slices for each in own])) for own in nodes.values()]
+    known = [_times(own, start_ns) for own in nodes.values()]
+    times = np.unique(np.concatenate([*known, np.arange(0.0, max(each[-1] for each in known), _STEP_S)]))
+    counts = [np.array([each.slices for each in own]) for own in nodes.values()]
+    layers = [_held(times, own, count) for own, count in zip(known, counts, strict=True)]
     axes.stackplot(times, *layers, step="post", alpha=0.75, linewidth=0)
     axes.set(ylabel="slices", title="Slices of each node, and sessions")
     axes.yaxis.set_major_formatter("{x:,.0f}")
 
 
 def mark_sessions(axes: Any, sessions: Sequence[Session], start_ns: int, end_ns: int, *, named: bool) -> None:
-    """A line for each session in this time, in the colour of its reason."""
+    """A line for each session in this time, in the colour of its reason; `named`: with a legend."""
     told: set[str] = set()
     within = [each for each in sessions if start_ns <= each.begun_ns <= end_ns]
     for each in within[-_MARKED:]:

@@ -1,0 +1,129 @@
+"""headrace slices run and balance: nodes and balancers as programs."""
+
+import signal
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import Queue
+from support.commandline import Run, fill, objects
+from support.waiting import until
+
+WORK = """
+def work(product):
+    if product.ident == "ident 3":
+        raise ValueError("bad")
+    return product.ident
+
+def row(product):
+    return (product.sequence, product.ident)
+
+def many(batch):
+    return [product.ident for product in batch]
+
+number = 3
+"""
+
+
+@pytest.fixture
+def stream(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    with Queue.open(path) as queue:
+        queue.channel("surface", "wx/**", slices=8)
+    (tmp_path / "slices_run_work.py").write_text(WORK)
+    monkeypatch.chdir(tmp_path)
+    return path
+
+
+def node(run: Run, stream: Path, work: str, *options: object) -> Any:
+    words = ("slices", "run", f"slices_run_work:{work}", stream, "--stream", "surface", "--timeout", "300ms")
+    return run(*words, "--retry", "10ms", *options)
+
+
+def put_results(path: Path) -> list[bytes]:
+    with Queue.open(path) as queue:
+        return sorted(bytes(product.payload) for product in queue.read("oldest", "out"))
+
+
+def test_a_node_works_on_everything_publishes_and_ends_when_idle(run: Run, stream: Path) -> None:
+    fill(stream, 9, "wx/a")
+    result = node(run, stream, "work", "--publish", "out", "--name", "one", "--json")
+    (told,) = objects(result.stdout)
+    assert (result.exit_code, told["node"], told["products"], told["parked"]) == (1, "one", 8, 1)
+    assert "parked product 3" in result.stderr
+    assert put_results(stream) == [b"ident %d" % n for n in range(1, 10) if n != 3]
+
+
+def test_results_go_to_a_sink_and_batches_to_a_function_of_batches(run: Run, stream: Path, tmp_path: Path) -> None:
+    fill(stream, 5, "wx/a")
+    with sqlite3.connect(tmp_path / "out.db") as database:
+        database.execute("CREATE TABLE readings (sequence INTEGER, ident TEXT)")
+    assert node(run, stream, "row", "--sink", "sqlite:out.db:readings").stdout.endswith(" has left: 5 products done\n")
+    assert database.execute("SELECT count(*), count(DISTINCT sequence) FROM readings").fetchall() == [(5, 5)]
+    assert node(run, stream, "many", "--batches", "--group", "second", "--publish", "out").exit_code == 0
+    assert len(put_results(stream)) == 5
+
+
+@pytest.mark.parametrize(
+    ("work", "options", "text"),
+    [
+        ("nothing", [], "has no 'nothing'"),
+        ("number", [], "'slices_run_work:number' is not a function"),
+        ("work", ["--sink", "sqlite:out.db"], "sink 'sqlite:out.db' is invalid"),
+        ("work", ["--sink", "slices_run_work:number"], "'slices_run_work:number' is no sink"),
+        ("work", ["--sink", "nosuchmodule:x"], "module 'nosuchmodule'"),
+        ("work", ["--only", "0-9"], "slice 9 is out of range"),
+        ("work", ["--dead-after", "1ms"], "dead_after"),
+        ("work", ["--stream", "nope"], "has no channel 'nope'"),
+        ("work", ["--slices", "9"], "stream 'surface' has 8 slices, not 9"),
+    ],
+)
+def test_an_error_names_the_option_and_the_remedy(
+    run: Run, stream: Path, work: str, options: list[str], text: str
+) -> None:
+    result = node(run, stream, work, *options)
+    assert text in result.stderr
+    assert "\n  try: " in result.stderr
+    assert result.exit_code in (2, 3)
+
+
+def test_a_group_with_other_terms_is_refused(run: Run, stream: Path) -> None:
+    assert node(run, stream, "row", "--tries-max", 5).exit_code == 0
+    assert "exists on other terms" in node(run, stream, "row", "--tries-max", 6).stderr
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_node_that_is_told_to_end_leaves_its_group(stream: Path, start: Any, number: int, code: int) -> None:
+    words = ("slices", "run", "slices_run_work:row", stream, "--stream", "surface", "--processes", "--name", "one")
+    process = start(*words)
+    fill(stream, 5, "wx/a")
+    with Queue.open(stream) as queue:
+        until(lambda: "surface" in {each for each, _ in queue.shares()})
+        share = queue.share("surface")
+        until(lambda: share.state().products.sum() == 5)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=120)
+        assert (process.returncode, out, err.strip()) == (code, b"one has left: 5 products done\n", b"")
+        assert share.state().nodes == []
+
+
+@pytest.mark.processes
+def test_a_balancer_is_a_program_and_its_standby_takes_over(stream: Path, start: Any) -> None:
+    words = ("slices", "balance", stream, "--stream", "surface", "--nodes-min", "2", "--lease", "500ms")
+    first = start(*words, "--name", "first")
+    assert first.stdout.readline().startswith(b"first.")
+    second = start(*words, "--name", "second")
+    assert second.stdout.readline().endswith(b" stands by\n")
+    first.terminate()
+    assert b" leads, term " in second.stdout.readline()
+    second.send_signal(signal.SIGINT)
+    assert (first.wait(60), second.wait(60)) == (143, 130)
+
+
+def test_bounds_of_a_balancer_are_checked(run: Run, stream: Path) -> None:
+    result = run("slices", "balance", stream, "--stream", "surface", "--full", "0.9")
+    assert (result.exit_code, "full=0.9 and crowded=0.8 are out of range" in result.stderr) == (2, True)
+    result = run("slices", "balance", stream, "--stream", "surface", "--algorithm", "quick")
+    assert (result.exit_code, "algorithm 'quick' is unknown" in result.stderr) == (2, True)
