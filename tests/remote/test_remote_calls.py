@@ -357,6 +357,16 @@ def test_slow_reads_delay_no_other_call(served: Served, monkeypatch: pytest.Monk
         reader.join()
 
 
+def test_nodes_that_change_their_slices_read_one_feed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.remote.server.reads.SELECTIONS_MAX", 3)
+    readers = RecentReads()
+    for number in range(10):
+        readers.note(f"wx/radar/** slice {number}-{number + 4},99")
+    readers.note("wx/** slice 7 where ident = 'x'")
+    assert len(readers) == 2
+    assert readers.patterns() == {"wx/radar/**", "wx/**"}
+
+
 def test_recent_reads_are_noted_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.remote.server.reads.SELECTIONS_MAX", 3)
     readers = RecentReads()

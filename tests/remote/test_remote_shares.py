@@ -395,3 +395,13 @@ def test_a_group_whose_lock_is_held_holds_up_nothing_else_of_the_site(
         fcntl.flock(other, fcntl.LOCK_EX)
         exchange(seats[0])
     assert "is locked" in errors[0]
+
+
+def test_a_site_with_many_nodes_asks_for_fewer_confirmations(served: Served, share: Share) -> None:
+    remote = served.connect().share("radar")
+    seats = [remote.join() for _ in range(40)]
+    assert seats[0].exchange(Progress()).pause_s == 0
+    versions = [seat.exchange(Progress()).version for seat in seats]
+    assert [seat.version for seat in seats] == versions
+    until(lambda: served.site.statistics().remote.nodes == 40, "all of them wait")  # type: ignore[union-attr]
+    assert seats[0].exchange(Progress()).pause_s == pytest.approx(0.04)

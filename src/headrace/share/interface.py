@@ -113,6 +113,7 @@ class Exchanged(NamedTuple):
     version: int
     holding: Holding | None  # None: as the node knows it
     refused: Slices  # confirmations and releases that did not count: another node owns the slice
+    pause_s: float = 0.0  # a site with many nodes asks for so much time until the next confirmation
 
 
 class NodeState(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ ROWS = 8192  # in one batch
 BYTES = 16 << 20
 _PAUSE_S = 0.2  # after an error
 _IDLE_S = 1.0
+_FOLLOW_S = 5.0  # without a product; a change of slices ends it
 
 
 class Intaken(NamedTuple):
@@ -157,7 +158,7 @@ class Intake:
             self.position = follower.position
             self._post(Intaken(batch, self.position, self._front.copy(), number))
         elif not self._lag.any():
-            follower.wait(_IDLE_S)
+            follower.wait(_FOLLOW_S)
 
     def _selection(self, slices: Flags) -> Selection:
         return Selection(feed=self._feed, slices=np.flatnonzero(slices).tolist())

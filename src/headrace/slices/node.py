@@ -429,7 +429,8 @@ class ProcessingNode:
             return
         self._unsent = None
         if confirm or release:
-            self._confirm_s, self._is_dirty = now_s + self._confirms_s, bool(self._conductor.tasks)
+            pause_s = max(self._confirms_s, exchanged.pause_s)
+            self._confirm_s, self._is_dirty = now_s + pause_s, bool(self._conductor.tasks)
         if is_due:
             self._beat_s = now_s + self._beats_s
         self._conductor.confirmed(confirm, release, exchanged.refused)

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from headrace.errors import FabricMessageError
+from headrace.remote.protocol.fields import Seconds
 from headrace.remote.protocol.share_calls import Column, column, numbers_in
 from headrace.share.interface import Exchanged, Holding, NodeState, Parked, Sample, Session, ShareState, ShareTerms
 from headrace.share.layout import PARKED, SAMPLES, SEATS
@@ -65,15 +66,16 @@ class SeatTold(_Reply, frozen=True):
     version: int
     held: Held | None = None  # None: as the node knows it
     refused: Column = b""  # u32: slices whose confirmation or release did not count
+    pause_s: Seconds = 0.0  # until the next confirmation
 
     @classmethod
-    def of(cls, exchanged: Exchanged) -> "SeatTold":
+    def of(cls, exchanged: Exchanged, pause_s: float) -> "SeatTold":
         held = None if exchanged.holding is None else Held.of(exchanged.holding)
-        return cls(exchanged.version, held, column(exchanged.refused, "<u4"))
+        return cls(exchanged.version, held, column(exchanged.refused, "<u4"), pause_s)
 
     def exchanged(self) -> Exchanged:
         holding = None if self.held is None else self.held.holding()
-        return Exchanged(self.version, holding, numbers_in(self.refused, "<u4"))
+        return Exchanged(self.version, holding, numbers_in(self.refused, "<u4"), self.pause_s)
 
 
 class GroupState(msgspec.Struct, frozen=True):

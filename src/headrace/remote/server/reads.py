@@ -5,6 +5,7 @@ WaitingReads    reads that have nothing to return yet; one thread serves them al
 RecentReads     the selections that were read lately, for sites that ask whether a feed is wanted
 """
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ RECENT_S = 30.0  # a client that follows calls again much sooner
 SELECTIONS_MAX = 1000
 _SLEEP_S = 1.0
 _EVERYTHING = "**"
+_SLICES = re.compile(r" slice [0-9,-]+")
 
 
 class ClientRead:
@@ -137,8 +139,8 @@ class RecentReads:
         return len(self._last)
 
     def note(self, selection: str) -> None:
-        """A client reads by this selection now."""
-        now = time.monotonic()
+        """A client reads by this selection now. Its slices do not matter: nodes change theirs all the time."""
+        now, selection = time.monotonic(), _SLICES.sub("", selection)
         with self._lock:
             if len(self._last) > SELECTIONS_MAX:
                 self._last = {text: then for text, then in self._last.items() if now - then < RECENT_S}

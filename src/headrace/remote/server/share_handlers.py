@@ -22,6 +22,7 @@ from headrace.remote.server.seat_waits import WaitingSeats
 from headrace.share.interface import Reason, ShareOptions
 from headrace.share.share import GROUPS_MAX, Share
 
+_PAUSE_EACH_S = 0.001  # for each node that waits here: a thousand confirmations a second leave most of a core free
 _OPTIONS = frozenset(ShareOptions.__annotations__) - {"start"}
 
 
@@ -98,7 +99,7 @@ class ShareHandlers:
     def exchange(self, pending: PendingCall, call: calls.Exchange) -> None:
         progress = call.progress()
         seat = self._share(pending, call).seat(call.seat, call.instance)
-        pending.finish(SeatTold.of(seat.exchange(progress)))
+        pending.finish(SeatTold.of(seat.exchange(progress), _PAUSE_EACH_S * len(self._waiting)))
 
     def watch(self, pending: PendingCall, call: calls.WatchSeat) -> None:
         self._waiting.add(pending, call, self._share(pending, call))
