@@ -340,15 +340,16 @@ def test_a_function_during_which_channels_change_is_called_again(make_quick: Mak
     assert queue.channel("c").statistics().spread == 2
 
 
+@pytest.mark.parametrize("open_it", [lambda queue: queue.channel("c"), lambda queue: queue.share("c")])
 def test_a_channel_whose_creator_died_is_in_force_once_it_is_opened(
-    make_quick: MakeQueue, monkeypatch: pytest.MonkeyPatch
+    make_quick: MakeQueue, monkeypatch: pytest.MonkeyPatch, open_it: Callable[[Queue], Any]
 ) -> None:
     queue = make_quick()
     with monkeypatch.context() as dying:
         dying.setattr("headrace.channel.channel.put_in_force", lambda *_: None)
         queue.channel("c", "a", slices=8)
     queue.put(b"1", feed="a", ident="i")
-    queue.channel("c")
+    open_it(queue)
     queue.put(b"2", feed="a", ident="i")
     assert slices(queue) == [None, slice_of("ident", 8, "i", {})]
 

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
+from headrace.channel.assigner import put_in_force
 from headrace.channel.context import definition_of
 from headrace.channel.document import Definition, DefinitionFile
 from headrace.errors import OptionError, ShareError, ShareExistsError, ShareMissingError
@@ -261,7 +262,9 @@ def open_share(
     ShareExistsError names every term that it has otherwise. `slices` is what the caller expects of the stream.
     """
     check_name(group, "group", OptionError)
-    definition = definition_of(log.path, DefinitionFile(log.path).read(), stream)
+    document = DefinitionFile(log.path).read()
+    put_in_force(log.kernel, document)  # the process that created the channel may have died before it did
+    definition = definition_of(log.path, document, stream)
     count = _slices_of(definition, slices)
     given = _given(count, only, dead_after, tries_max)
     existing = files.read_document(log.path).find(stream, group)

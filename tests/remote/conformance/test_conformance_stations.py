@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+import xxhash
 from independent_client import Client, Failed, Refused, Silence, has_expired, take
 
 from support.serving import Served
@@ -202,6 +203,26 @@ def test_the_limits_of_a_channel_hold_for_remote_suppliers(client: Client) -> No
     client.call("closesupplier", supplier=supplier)
     assert client.call("put", b"0", feed="wx/radar", supplier=supplier) == {"type": "unattached"}
     assert client.call("opensupplier", channel="radar", keep_s=10)["type"] == "supplying"
+
+
+def test_a_channel_with_slices_assigns_them_to_products_of_any_client(client: Client) -> None:
+    options = {"slices": 8, "assign": "ident"}
+    client.call("openchannel", name="radar", feed="wx/radar", options=options)
+    definition = client.call("describechannel", name="radar", what="definition")["channel"]
+    assert definition["slicing"] == options
+    for ident in ("t0", "t1", ""):
+        client.put(b"0", "wx/radar/KFTG", ident)
+    reply = client.call("next", selection="**", position=1, limit=10, bytes_limit=1 << 20)
+    expected = [xxhash.xxh3_64_intdigest(ident) * 8 // 2**64 for ident in (b"t0", b"t1")]
+    found = [struct.unpack_from("<H", product["record"], 54)[0] for product in reply["products"]]
+    assert found == [*expected, 0]
+    assert client.call("describechannel", name="radar", what="statistics")["channel_statistics"]["spread"] == 1
+    with pytest.raises(Failed) as failed:
+        client.call("put", b"0", feed="wx/radar", put={"slice": 3})
+    assert failed.value.error == "OptionError"
+    with pytest.raises(Failed) as failed:
+        client.call("changechannel", name="radar", options={"slices": 9})
+    assert failed.value.error == "OptionError"
 
 
 def test_channels_are_described_changed_and_removed(client: Client) -> None:
