@@ -223,9 +223,10 @@ class Queue:
     def put_batch(self, batch: Batch, keep: Any = None, timeout: Timeout = None) -> Receipt:
         """Store products of another queue or site as they are, as one: with their origin, sequence there and signature.
 
-        `keep` has a true value for each product to store; the receipt covers only those, in their order. A
-        product without a signature gets this queue's, and one in a channel with slices a slice of this channel. Products of this queue's own origin that come back are stored
-        like others, unless they are duplicates: leave them out by `keep`. `timeout` is as for `put`.
+        `keep` has a true value for each product to store; the receipt covers only those, in their order. A product
+        without a signature gets this queue's, and one in a channel with slices a slice of this channel. Products of
+        this queue's own origin that come back are stored like others, unless they are duplicates: leave them out by
+        `keep`. `timeout` is as for `put`.
         """
         return append.put_batch(self._log, batch, keep, timeout)
 

@@ -218,7 +218,7 @@ def test_a_channel_with_slices_assigns_them_to_products_of_any_client(client: Cl
     assert found == [*expected, 0]
     assert client.call("describechannel", name="radar", what="statistics")["channel_statistics"]["spread"] == 1
     with pytest.raises(Failed) as failed:
-        client.call("put", b"0", feed="wx/radar", put={"slice": 3})
+        client.call("put", b"0", feed="wx/radar", facts={"slice": 3})
     assert failed.value.error == "OptionError"
     with pytest.raises(Failed) as failed:
         client.call("changechannel", name="radar", options={"slices": 9})
