@@ -132,6 +132,8 @@ class ProcessingNode:
         often_s = CONFIRM_S if self._sink is None else STORE_S
         self._confirms_s = often_s if confirm is None else parse_age(confirm, "confirm")
         self._is_dirty = self._is_draining = False
+        self._alone_s: float | None = None  # from then on, a node that stops lets go of its slices by itself
+        self._ask_s = 0.0  # whether others take them
         self._stopping, self._ended = threading.Event(), threading.Event()
         self._gone = threading.Event()  # and not Thread.join: a signal during one would make the next return at once
         self._thread: threading.Thread | None = None
@@ -216,14 +218,11 @@ class ProcessingNode:
                 self._balancer.rank = self._seat.number
                 self._balancer.start()
             threading.Thread(target=self._watch, name="headrace-watch", daemon=True).start()
-            lets_go_s: float | None = None
             while True:
-                if self._stopping.is_set() and lets_go_s is None:
-                    lets_go_s = time.monotonic() + (_LEAVE_S if self._ask_to_drain() else 0.0)
-                if lets_go_s is not None and time.monotonic() >= lets_go_s:
-                    self._conductor.leaving[:] = self._conductor.owned
+                if self._stopping.is_set():
+                    self._leave()
                 self._exchange()
-                if (lets_go_s is not None or self._is_draining) and self._is_free():
+                if self._is_draining and self._is_free():
                     break
                 self._watch_over_workers()
                 self._dispatch()
@@ -242,10 +241,21 @@ class ProcessingNode:
         self._seen = 0
         log.info("node %s joined group %s of %s", self._seat.name, self._share.terms.group, self._share.terms.stream)
 
+    def _leave(self) -> None:
+        """Let the balancer move the slices; let go of them if nobody takes them, or it takes too long."""
+        now_s = time.monotonic()
+        if self._alone_s is None:
+            self._alone_s, self._is_draining = now_s + _LEAVE_S, True
+        if self._ask_s <= now_s < self._alone_s:
+            self._ask_s = now_s + _RETRY_S
+            if not self._ask_to_drain():
+                self._alone_s = now_s
+        if now_s >= self._alone_s:  # each time: the group does not know, and says otherwise
+            self._conductor.leaving[:] = self._conductor.owned
+
     def _ask_to_drain(self) -> bool:
         """Ask the balancer to move the slices; False if it cannot: there is none, or no other node."""
         assert self._seat is not None
-        self._is_draining = True
         try:
             self._share.drain(self._seat.number)  # nothing is given to it any more
             state = self._share.state()

@@ -1,0 +1,77 @@
+"""Keys by Zipf's law through four real nodes and the real balancer: the busiest node against the mean, before and after.
+
+Each node is a process with one worker, whose work sleeps a millisecond for each item. Items arrive at a rate that needs
+two fifths of all workers; one key in five items is the same. Slices begin where their numbers put them, as with a hash
+ring; then a balancer starts. The load of a node is the time that its work takes, as it reports it.
+"""
+
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+
+from headrace.bench.processes import processes
+from headrace.bench.report import Announce, Figure
+from headrace.bench.slices_nodes import STREAM, node_processes, spread, stream
+from headrace.queue import Queue
+from headrace.share.share import Share
+from headrace.slices.balancer import Balancer
+
+NODES, ZIPF, KEYS, BOUND = 4, 1.2, 100_000, 0.1
+SLEEP_S, RATE = 0.001, 1_200
+SECONDS, SETTLE_S = 6.0, 15.0  # of each measurement; of the balancer
+SEED = 14
+_EVERY_S = 0.01
+
+
+def run(folder: Path, scale: float, progress: Announce) -> Iterator[Figure]:
+    """Both figures. `scale` reduces the times."""
+    seconds, settle_s = max(1.0, SECONDS * min(scale, 1.0)), max(1.0, SETTLE_S * min(scale, 1.0))
+    with (
+        stream(folder / "zipf") as (_, share),
+        node_processes(folder / "zipf", NODES, SLEEP_S, records=False),
+        processes(_put, [(folder / "zipf",)]) as (producer,),
+    ):
+        spread(share, NODES)
+        progress(f"Zipf {ZIPF:g} with {NODES} nodes, slices by number")
+        time.sleep(1.0)
+        before, largest = _busiest(share, seconds)
+        progress(f"Zipf {ZIPF:g} with {NODES} nodes, balanced")
+        with Balancer(share) as balancer:
+            time.sleep(settle_s)
+            after, _ = _busiest(share, seconds)
+            moved = balancer.statistics().slices_moved
+        producer.send("stop")
+    where = f"Zipf {ZIPF:g}, {NODES} real nodes"
+    yield Figure("zipf-real-before", f"{where}: busiest node, slices spread by number", before, "× mean")
+    beside = f"one slice alone: {largest:.2f}" if largest > 1 else ""
+    yield Figure("zipf-real-after", f"{where}: busiest node, balanced; {moved} slices moved", after, "× mean",
+                 max(1.0, largest) * (1 + BOUND), True, beside)  # fmt: skip
+
+
+def _busiest(share: Share, seconds: float) -> tuple[float, float]:
+    """The busiest node, and the busiest slice, divided by the mean of the nodes."""
+    before = share.state()
+    time.sleep(seconds)
+    after = share.state()
+    busy_s = np.array([node.busy_s for node in after.nodes]) - [node.busy_s for node in before.nodes]
+    slices_s = (after.busy_ns - before.busy_ns).astype(np.float64) / 1e9
+    mean_s = max(float(busy_s.mean()), 1e-9)
+    return float(busy_s.max()) / mean_s, float(slices_s.max()) / mean_s
+
+
+def _put(parent: Connection, path: Path) -> None:
+    """A process: puts items with keys by Zipf's law, until it is stopped."""
+    shares = np.arange(1, KEYS + 1, dtype=np.float64) ** -ZIPF
+    keys = np.random.default_rng(SEED).choice(KEYS, 1 << 16, p=shares / shares.sum()).tolist()
+    each, number = int(RATE * _EVERY_S), 0
+    with Queue.open(path) as queue:
+        parent.send("ready")
+        begun_s = time.monotonic()
+        while not parent.poll():
+            idents = [str(keys[(number + more) % len(keys)]) for more in range(each)]
+            queue.put_many([b""] * each, feed=STREAM, ident=idents)
+            number += each
+            time.sleep(max(0.0, begun_s + number / RATE - time.monotonic()))

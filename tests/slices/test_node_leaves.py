@@ -1,0 +1,67 @@
+"""How a node leaves: alone, it lets go at once, and others begin where it ended."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from headrace import Queue
+from headrace.slices import ProcessingNode
+
+ITEMS = 400
+LIMIT_S = 60.0  # a safety net, not a promise
+
+
+@pytest.fixture(autouse=True)
+def _patient_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No node leaves because it has waited long enough for others."""
+    monkeypatch.setattr("headrace.slices.node._LEAVE_S", 10 * LIMIT_S)
+
+
+def test_a_node_that_stops_alone_ends_what_is_in_work_and_begins_nothing_more(make_quick: Callable[..., Queue]) -> None:
+    queue = make_quick()
+    queue.channel("radar", "wx/**", slices=4, assign="round_robin")
+    for _ in range(ITEMS):
+        queue.put(b"x", feed="wx/a")
+    worked, begun, may_end = list[int](), threading.Event(), threading.Event()
+
+    def work(product: object) -> None:
+        begun.set()
+        may_end.wait(LIMIT_S)
+        time.sleep(0.001)
+        worked.append(product.sequence)  # type: ignore[attr-defined]
+
+    node = ProcessingNode(queue, "radar", work).start()
+    assert begun.wait(LIMIT_S)
+    stopping = threading.Thread(target=node.stop)
+    stopping.start()
+    time.sleep(0.05)
+    may_end.set()
+    stopping.join(LIMIT_S)
+    assert not stopping.is_alive()
+    assert 0 < len(worked) < ITEMS / 2  # the task in work, and not the rest of its slices
+    with ProcessingNode(queue, "radar", lambda product: worked.append(product.sequence)) as other:
+        end_s = time.monotonic() + LIMIT_S
+        while len(worked) < ITEMS and time.monotonic() < end_s:
+            time.sleep(0.01)
+        assert other.statistics().refused == 0
+    assert sorted(worked) == sorted(set(worked))
+    assert len(worked) == ITEMS
+    queue.check()
+
+
+def test_nodes_that_stop_together_do_not_wait_for_each_other(make_quick: Callable[..., Queue]) -> None:
+    queue = make_quick()
+    queue.channel("radar", "wx/**", slices=8)
+    nodes = [ProcessingNode(queue, "radar", print).start() for _ in range(3)]
+    end_s = time.monotonic() + LIMIT_S
+    while not all(node.statistics().slices for node in nodes) and time.monotonic() < end_s:
+        time.sleep(0.01)
+    threads = [threading.Thread(target=node.stop) for node in nodes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT_S)
+    assert not any(thread.is_alive() for thread in threads)
+    assert not queue.share("radar").state().nodes
