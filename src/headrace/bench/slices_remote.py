@@ -58,7 +58,7 @@ def run(place: Path, nodes: int, seconds: float, progress: Announce) -> Iterator
         queue.channel("bench", "bench", slices=SLICES)
         queue.put_many([b""] * _HEAD, feed="bench")
         share = queue.share("bench", dead_after="1h")
-        (site,) = parts.enter_context(processes(_serve, [(path,)]))
+        (site,) = parts.enter_context(processes(serve, [(path,)]))
         parts.callback(site.send, "stop")
         endpoint = site.recv()
         progress(f"one node confirms {SLICES} slices with each exchange")
@@ -142,7 +142,8 @@ def _usage(pipe: Connection) -> Usage:
     return usage
 
 
-def _serve(parent: Connection, path: Path) -> None:
+def serve(parent: Connection, path: Path) -> None:
+    """A process: a site with the queue at `path`, until the pipe says stop; it sends its endpoint first."""
     terms = SessionTerms("router", listen=("tcp/127.0.0.1:0",))
     with Queue.open(path) as queue, open_session(terms) as session:
         site = Site(session, queue, [])

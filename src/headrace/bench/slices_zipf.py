@@ -1,4 +1,4 @@
-"""Keys by Zipf's law through four real nodes and the real balancer: the busiest node against the mean, before and after.
+"""Keys by Zipf's law through four real nodes and the real balancer: the busiest node against the mean.
 
 Each node is a process with one worker, whose work sleeps a millisecond for each item. Items arrive at a rate that needs
 two fifths of all workers; one key in five items is the same. Slices begin where their numbers put them, as with a hash
