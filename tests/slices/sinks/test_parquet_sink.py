@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -26,12 +25,7 @@ def test_the_folder_has_committed_files_and_nothing_else(shared_memory: Path) ->
         sink.store("g", results("parquet", 0, [number]), marks((0, 1, number + 1)))
     assert len(list((shared_memory / "out").rglob("*"))) == 3
     assert list((home(shared_memory) / "staged").iterdir()) == []
-    assert duckdb.sql(f"SELECT sequence FROM '{shared_memory}/out/*.parquet' ORDER BY 1").fetchall() == [
-        (1,),
-        (2,),
-        (3,),
-    ]
-    assert pq.read_table(shared_memory / "out").num_rows == 3
+    assert pq.read_table(shared_memory / "out").column("sequence").to_pylist() == [1, 2, 3]
 
 
 def test_rows_may_come_as_tables_and_keep_their_order(shared_memory: Path) -> None:
