@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import reader
+import share_reader
 import station_reader
 
 from headrace import Queue
@@ -38,6 +39,11 @@ TABLES = {
     "Suppliers header": station_reader.SUPPLIERS_HEADER,
     "Supplier": station_reader.SUPPLIER,
     "Slices counters": station_reader.SLICES,
+    "Share header": share_reader.HEADER,
+    "Seat": share_reader.SEAT,
+    "Session": share_reader.SESSION,
+    "Parked product": share_reader.PARKED,
+    "Load sample": share_reader.SAMPLE,
 }
 WHOLE = {  # tables without a gap, and what they fill
     "Record header": reader.RECORD_HEADER_BYTES,
@@ -57,6 +63,11 @@ WHOLE = {  # tables without a gap, and what they fill
     "Suppliers header": station_reader.SUPPLIER_BYTES,
     "Supplier": station_reader.SUPPLIER_BYTES,
     "Slices counters": station_reader.SLICES_BYTES,
+    "Share header": share_reader.HEADER_BYTES,
+    "Seat": share_reader.SEAT_BYTES,
+    "Session": share_reader.SESSION_BYTES,
+    "Parked product": share_reader.PARKED_BYTES,
+    "Load sample": share_reader.SAMPLE_BYTES,
 }
 DOCUMENTS = {  # tables of JSON
     "stations.json": station_reader.STATIONS,
@@ -66,6 +77,8 @@ DOCUMENTS = {  # tables of JSON
     "Channel definition": station_reader.CHANNEL,
     "Slicing": station_reader.SLICING,
     "Quality of service": station_reader.QOS,
+    "shares.json": share_reader.SHARES,
+    "Group terms": share_reader.GROUP,
 }
 
 
@@ -163,6 +176,15 @@ def test_the_fields_of_a_table_follow_each_other_without_a_gap(heading: str) -> 
         f"{station_reader.SUPPLIER_SLOTS} slots of {station_reader.SUPPLIER_BYTES} bytes",
         f"{station_reader.SUPPLIER_SLOTS * station_reader.SUPPLIER_BYTES:,} bytes",
         f"byte `{station_reader.SUPPLIER_BYTES} * p`",
+        f"| [header](#share-header) | 1 | {share_reader.HEADER_BYTES} |",
+        f"| [seats](#seat) | {share_reader.SEATS} | {share_reader.SEAT_BYTES} |",
+        f"| [sessions](#session) | {share_reader.SESSIONS} | {share_reader.SESSION_BYTES} |",
+        f"| [parked products](#parked-product) | {share_reader.PARKED_PLACES} | {share_reader.PARKED_BYTES} |",
+        f"| [samples](#load-sample) | {share_reader.SAMPLES} | {share_reader.SAMPLE_BYTES} |",
+        f"{share_reader.NOBODY} none; {share_reader.ELSEWHERE} the group",
+        *(f"| {name} | n | {struct.calcsize(code)} |" for name, code in share_reader.COLUMNS.items()),
+        ", ".join(f"{number} {reason}" for number, reason in enumerate(share_reader.REASONS)),
+        ", ".join(f"{number} {outcome}" for number, outcome in enumerate(share_reader.OUTCOMES)),
     ],
 )
 def test_the_page_has_every_number_of_the_reader(number: str) -> None:
@@ -321,5 +343,8 @@ def test_the_directory_of_a_queue_holds_the_files_of_the_page_and_no_others(make
     queue.channel("text", "wx/text", slices=8)
     queue.put(b"x", feed="wx/text")
     expected |= {"channels/2.slices"}
+    assert {str(file.relative_to(queue.path)) for file in queue.path.rglob("*")} == expected
+    queue.share("text")
+    expected |= {"shares.json", "shares", "shares/lock", "shares/wake", "shares/1.share"}
     assert {str(file.relative_to(queue.path)) for file in queue.path.rglob("*")} == expected
     assert queue.check() == []
