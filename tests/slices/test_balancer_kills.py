@@ -14,16 +14,9 @@ from headrace import Queue
 from headrace.errors import OptionError, SeatLostError
 from headrace.share.interface import NOBODY, AnySeat, Marks, Progress
 from headrace.slices.balancer import Balancer
+from support.waiting import until
 
 SLICES = 32
-LIMIT_S = 60.0  # a safety net, not a promise
-
-
-def wait_until(happened: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + LIMIT_S
-    while not happened():
-        assert time.monotonic() < end_s, "it did not happen"
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -82,13 +75,13 @@ def test_a_balancer_in_a_thread_spreads_slices_and_moves_those_of_a_dead_node(
 ) -> None:
     first, second = join("first"), join("second")
     with Balancer(queue, "radar") as balancer:
-        wait_until(lambda: first.held + second.held == SLICES)
+        until(lambda: first.held + second.held == SLICES)
         assert balancer.is_leader
         third = join("third")
-        wait_until(lambda: third.held > 0 and first.held + second.held + third.held == SLICES)
+        until(lambda: third.held > 0 and first.held + second.held + third.held == SLICES)
         second.end()
         begun_s = time.monotonic()
-        wait_until(lambda: first.held + third.held == SLICES)
+        until(lambda: first.held + third.held == SLICES)
         print(f"slices of the dead node moved {time.monotonic() - begun_s:.2f} s after its last heartbeat, of 2 s")
         assert balancer.statistics().seized == 1
     assert not balancer.is_leader
@@ -104,14 +97,14 @@ def test_a_standby_leads_when_the_process_of_the_balancer_is_killed(
     first = join("first")
     process = subprocess.Popen([sys.executable, "-c", program, str(queue.path)])
     try:
-        wait_until(lambda: first.held == SLICES)
+        until(lambda: first.held == SLICES)
         assert queue.share("radar").state().leader.startswith("killed")
         with Balancer(str(queue.path), "radar", name="standby") as standby:
             assert not standby.is_leader
             process.kill()
             process.wait()
             second = join("second")
-            wait_until(lambda: second.held > 0 and first.held + second.held == SLICES)
+            until(lambda: second.held > 0 and first.held + second.held == SLICES)
             assert standby.is_leader
             assert queue.share("radar").state().leader.startswith("standby")
     finally:

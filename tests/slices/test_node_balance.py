@@ -12,6 +12,7 @@ from headrace.product import Product
 from headrace.share.interface import NOBODY
 from headrace.slices.balancer import Balancer
 from headrace.slices.node import ProcessingNode
+from support.waiting import until
 
 SLICES = 16
 LIMIT_S = 60.0  # a safety net
@@ -22,13 +23,6 @@ def queue(make_quick: Callable[..., Queue]) -> Queue:
     made = make_quick()
     made.channel("radar", "wx/**", slices=SLICES, assign="round_robin")
     return made
-
-
-def wait_until(happened: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + LIMIT_S
-    while not happened():
-        assert time.monotonic() < end_s, "it did not happen"
-        time.sleep(0.01)
 
 
 def owners(queue: Queue) -> list[int]:
@@ -46,13 +40,13 @@ def test_the_last_node_that_stops_gets_nothing_back(queue: Queue) -> None:
     node = ProcessingNode(queue, "radar", work, balance=False)
     balancer = Balancer(queue, "radar")
     node.start()
-    wait_until(lambda: bool(queue.share("radar").state().nodes))
+    until(lambda: bool(queue.share("radar").state().nodes))
     balancer.step()
     queue.put(b"x", feed="wx/a", ident="1")
     assert begun.wait(LIMIT_S)
     stopping = threading.Thread(target=node.stop)
     stopping.start()
-    wait_until(lambda: owners(queue).count(NOBODY) == SLICES - 1)
+    until(lambda: owners(queue).count(NOBODY) == SLICES - 1)
     for _ in range(5):
         balancer.step()
         time.sleep(0.02)
@@ -76,10 +70,10 @@ def test_two_slices_that_take_long_part(queue: Queue) -> None:
 
     nodes = [ProcessingNode(queue, "radar", work, name=name) for name in "ab"]
     with nodes[0], nodes[1]:
-        wait_until(lambda: set(owners(queue)) == {0, 1})
+        until(lambda: set(owners(queue)) == {0, 1})
         heavy.update(np.flatnonzero(np.array(owners(queue)) == 0)[:2].tolist())
         first, second = sorted(heavy)
-        wait_until(lambda: len({(found := puts())[first], found[second]}) == 2)
+        until(lambda: len({(found := puts())[first], found[second]}) == 2)
     state = queue.share("radar").state()
     assert "load" in {session.reason for session in state.sessions}
     assert state.counters["refused"] == 0

@@ -160,7 +160,7 @@ class Balancing:
     def resign(self) -> None:
         """Let a standby lead at once."""
         if self._term:
-            self._share.lead(self.name, 0.001)
+            self._share.lead(self.name, 1e-6)
             self._forget(0)
 
     def _act(self, state: ShareState, now_s: float) -> float:
