@@ -183,7 +183,7 @@ def test_a_thousand_standbys_do_not_call_all_the_time_and_one_of_them_takes_over
     group.node("a")
     balancers = [Balancer(group) for _ in range(1000)]
     for rank, balancer in enumerate(balancers):
-        balancer.rank = rank
+        balancer.stand_by(rank)
     group.run(balancers, 20, costs)  # each has tried at the beginning
     before = group.calls["lead"]
     group.run(balancers, 10, costs)
@@ -209,6 +209,25 @@ def test_a_group_that_cannot_keep_up_is_balanced_and_left_alone(load: float) -> 
     assert moved < 10
     group.run(balancer, 60, costs)
     assert balancer.statistics().slices_moved == moved
+
+
+def test_a_balancer_of_its_own_goes_before_those_of_the_nodes() -> None:
+    group, costs = MemoryGroup(16), np.zeros(16)
+    group.node("a")
+    of_nodes = [Balancer(group).stand_by(rank) for rank in range(3)]
+    group.run(of_nodes, 2, costs)
+    leader = next(each for each in of_nodes if each.is_leader)
+    term = leader.statistics().term
+    own = Balancer(group, algorithm=Thresholds())
+    group.run([*of_nodes, own], 1, costs)
+    assert own.is_leader
+    assert own.statistics().term == term + 1
+    assert not leader.is_leader
+    another = Balancer(group)
+    group.run([*of_nodes, own, another], 5, costs)
+    assert own.is_leader  # equals wait for the end of a lease
+    group.run(of_nodes, 5, costs)
+    assert sum(each.is_leader for each in of_nodes) == 1
 
 
 def test_a_balancer_that_stops_lets_its_standby_lead_at_once() -> None:

@@ -283,16 +283,20 @@ class Ownership:
 
     # --- the balancer -----------------------------------------------------------------------------
 
-    def lead(self, balancer: str, lease_ns: int, now: Moment) -> int:
-        """Become the balancer, or stay it; the term, or 0 if another one leads."""
+    def lead(self, balancer: str, lease_ns: int, now: Moment, *, yields: bool = False) -> int:
+        """Become the balancer, or stay it; the term, or 0 if another one leads.
+
+        A balancer that `yields` leads only as long as none wants to that does not.
+        """
         header, name = self._header, balancer.encode()[:NAME_BYTES_MAX]
         until = int(header["leader_until"])
         held = now.boot_ns <= until <= now.boot_ns + 3_600_000_000_000
-        if held and bytes(header["leader"]) != name:
+        is_other = held and bytes(header["leader"]) != name
+        if is_other and (yields or not header["leader_yields"]):
             return 0
-        if not held:
+        if is_other or not held:
             header["term"] += 1
-        header["leader"] = name
+        header["leader"], header["leader_yields"] = name, yields
         header["leader_until"] = now.boot_ns + lease_ns
         return int(header["term"])
 

@@ -203,12 +203,12 @@ class Share:
 
     # --- balance ----------------------------------------------------------------------------------
 
-    def lead(self, balancer: str, lease_s: float) -> int:
-        """Become or stay the balancer for so long; the term, 0 if another one leads."""
+    def lead(self, balancer: str, lease_s: float, *, yields: bool = False) -> int:
+        """Become or stay the balancer for so long; the term, 0 if another one leads. `yields`: to one that does not."""
         if not 0 < lease_s <= _LEASE_S_MAX:
             raise OptionError(f"a lease of {lease_s} s is out of range", f"use up to {_LEASE_S_MAX:g} s")
         name, before = check_node(balancer), int(self.table.header["term"][0])
-        term = self.change(lambda own, now: own.lead(name, int(lease_s * 1e9), now), lasting=False)
+        term = self.change(lambda own, now: own.lead(name, int(lease_s * 1e9), now, yields=yields), lasting=False)
         if term > before:  # no other balancer ever has it
             self._make_lasting()
         return term

@@ -122,14 +122,13 @@ class Balancer:
 
     # --- look ---------------------------------------------------------------------------------------
 
-    @property
-    def rank(self) -> int:
-        """Its place among the standbys: in a large group, those from 8 on try more rarely. A node uses its seat."""
-        return self._balancing.rank
+    def stand_by(self, rank: int) -> Self:
+        """Lead only while no balancer wants to that was not told so; how nodes do it, with their seats as ranks.
 
-    @rank.setter
-    def rank(self, rank: int) -> None:
-        self._balancing.rank = rank
+        In a large group, standbys of rank 8 and higher try to lead more and more rarely.
+        """
+        self._balancing.rank, self._balancing.yields = rank, True
+        return self
 
     @property
     def is_leader(self) -> bool:

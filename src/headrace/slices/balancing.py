@@ -60,7 +60,7 @@ class Balanced(Protocol):
     @property
     def terms(self) -> ShareTerms: ...
     def state(self) -> ShareState: ...
-    def lead(self, balancer: str, lease_s: float) -> int: ...
+    def lead(self, balancer: str, lease_s: float, *, yields: bool = False) -> int: ...
     def begin(self, term: int, giver: int, taker: int, slices: Slices, reason: Reason) -> int: ...
     def cancel(self, term: int, slices: Slices) -> int: ...
     def give(self, term: int, taker: int, slices: Slices, reason: Reason) -> int: ...
@@ -107,7 +107,7 @@ class Balancing:
     ) -> None:  # fmt: skip
         self._share, self._algorithm, self._release = share, algorithm, release
         self._patience = patience or Patience()
-        self.rank = 0  # of a standby among others; a node uses its seat
+        self.rank, self.yields = 0, False
         self.name = f"{name}.{os.urandom(4).hex()}"  # two balancers of one name must not share a lease
         self.errors = ErrorLog(_logger)
         self._count = dict.fromkeys(
@@ -137,7 +137,7 @@ class Balancing:
         now_s = time.monotonic() if now_s is None else now_s
         self._count["steps"] += 1
         try:
-            term = self._share.lead(self.name, self._patience.lease_s)
+            term = self._share.lead(self.name, self._patience.lease_s, yields=self.yields)
             if term != self._term:
                 self._forget(term)
             if not term:

@@ -215,8 +215,7 @@ class ProcessingNode:
             self._intake.start()
             if self._balancer is not None:
                 assert self._seat is not None
-                self._balancer.rank = self._seat.number
-                self._balancer.start()
+                self._balancer.stand_by(self._seat.number).start()
             threading.Thread(target=self._watch, name="headrace-watch", daemon=True).start()
             while True:
                 if self._stopping.is_set():

@@ -115,8 +115,8 @@ class MemoryGroup:
     def state(self) -> ShareState:
         return state_of(self.ownership, self.terms, self.now, self.head)
 
-    def lead(self, balancer: str, lease_s: float) -> int:
-        return self._called("lead").lead(balancer, int(lease_s * 1e9), self.now)
+    def lead(self, balancer: str, lease_s: float, *, yields: bool = False) -> int:
+        return self._called("lead").lead(balancer, int(lease_s * 1e9), self.now, yields=yields)
 
     def begin(self, term: int, giver: int, taker: int, slices: Slices, reason: Reason) -> int:
         return self._called("begin").begin(term, giver, taker, slices, reason, self.now)

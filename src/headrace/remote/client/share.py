@@ -193,9 +193,10 @@ class RemoteShare:
 
     # --- balance ----------------------------------------------------------------------------------
 
-    def lead(self, balancer: str, lease_s: float) -> int:
-        """Become or stay the balancer for so long; the term, 0 if another one leads."""
-        return self._connection.ask(calls.LeadShare(*self._place, check_node(balancer), lease_s), Number)[0].value
+    def lead(self, balancer: str, lease_s: float, *, yields: bool = False) -> int:
+        """Become or stay the balancer for so long; the term, 0 if another one leads. `yields`: to one that does not."""
+        call = calls.LeadShare(*self._place, check_node(balancer), lease_s, yields)
+        return self._connection.ask(call, Number)[0].value
 
     def begin(self, term: int, giver: int, taker: int, slices: Slices, reason: Reason) -> int:
         """Begin a session, by hand with term 0; how many slices will move."""

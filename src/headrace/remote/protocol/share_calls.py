@@ -198,6 +198,7 @@ class LeadShare(ShareStruct, frozen=True):
 
     balancer: Name
     lease_s: Seconds
+    yields: bool = False  # to any balancer that does not
 
 
 class MoveSlices(ShareStruct, frozen=True):

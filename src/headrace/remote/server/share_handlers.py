@@ -123,7 +123,7 @@ class ShareHandlers:
     # --- balancers --------------------------------------------------------------------------------
 
     def lead(self, pending: PendingCall, call: calls.LeadShare) -> None:
-        pending.finish(Number(self._share(pending, call).lead(call.balancer, call.lease_s)))
+        pending.finish(Number(self._share(pending, call).lead(call.balancer, call.lease_s, yields=call.yields)))
 
     def move(self, pending: PendingCall, call: calls.MoveSlices) -> None:
         slices, share = slices_in(call.slices), self._share(pending, call)
