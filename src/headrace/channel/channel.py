@@ -302,8 +302,7 @@ def refuse_fixed(options: Mapping[str, Any]) -> None:
 def _refuse_overlap(document: ChannelDocument, name: str, subtree: Subtree) -> None:
     """TermsError if another channel assigns slices to some of these feeds: a product has one slice."""
     for other in document.channels.values():
-        beside = Subtree.of(other.feed)
-        if other.slicing is not None and (beside.has(subtree.root) or subtree.has(beside.root)):
+        if other.slicing is not None and Subtree.of(other.feed).overlaps(subtree):
             new = f"channel {name!r} would to {subtree.pattern}"
             problem = f"channel {other.name!r} assigns slices to {other.feed}, and {new}"
             remedy = f"use channel {other.name!r}, leave out slices and assign, or choose feeds that do not overlap"

@@ -39,6 +39,10 @@ class Subtree:
         """Whether products of this feed belong to the subtree."""
         return not self.root or feed == self.root or feed.startswith(self.root + "/")
 
+    def overlaps(self, other: "Subtree") -> bool:
+        """Whether some feed belongs to both."""
+        return self.has(other.root) or other.has(self.root)
+
     def narrow(self, wanted: str | None) -> str:
         """The pattern of the feeds that `wanted` matches within the subtree; SelectionError if it matches none."""
         if wanted is None:

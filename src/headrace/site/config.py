@@ -18,6 +18,7 @@ from headrace.link.scouting import Scouting
 from headrace.log.config import DEDUPS, DURABILITIES, HASHES, Dedup, Durability, Hash
 from headrace.selection import Selection
 from headrace.selection.table_keys import CLAUSES, SELECTION
+from headrace.site.channels import ChannelTable
 from headrace.site.kinds import (
     DICTIONARY_FILE,
     ENDPOINTS,
@@ -117,6 +118,7 @@ class SiteConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     site: SiteTable
     queue: QueueTable = QueueTable()
+    channel: tuple[ChannelTable, ...] = ()
     request: tuple[Request, ...] = ()
     allow: tuple[Allow, ...] = ()
     tls: TlsTable | None = None
@@ -126,10 +128,10 @@ class SiteConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 TABLES: dict[str, type[msgspec.Struct]] = {
-    "site": SiteTable, "queue": QueueTable, "request": Request, "allow": Allow, "tls": TlsTable, "users": UsersTable,
-    "log": LogTable,
+    "site": SiteTable, "queue": QueueTable, "channel": ChannelTable, "request": Request, "allow": Allow,
+    "tls": TlsTable, "users": UsersTable, "log": LogTable,
 }  # fmt: skip
-REPEATED = ("request", "allow")  # [[…]]
+REPEATED = ("channel", "request", "allow")  # [[…]]
 
 
 class _FreeTable(msgspec.Struct, frozen=True):
@@ -145,7 +147,14 @@ LAYOUT = Layout(
         "functions": Table(_FreeTable),
     },
     example="create one with: headrace config example > site.toml",
-    examples={"queue": '"wx.queue"', "select": '"wx/radar/**"', "who": '"*"', "authority": '"authority.pem"'},
+    examples={
+        "queue": '"wx.queue"',
+        "name": '"radar"',
+        "feed": '"wx/radar/**"',
+        "select": '"wx/radar/**"',
+        "who": '"*"',
+        "authority": '"authority.pem"',
+    },
     elsewhere={
         ("queue", "origin"): "the origin of the queue is the name of the site: [site] name",
         ("request", "feed"): "write the feed pattern as select",

@@ -12,6 +12,7 @@ from headrace.errors import FabricError
 from headrace.link.access import EVERYBODY
 from headrace.link.credentials import TlsTerms, check_tls
 from headrace.link.endpoint import SECURE, is_loopback
+from headrace.site.channels import channel_conflicts
 from headrace.site.config import SiteConfig, TlsTable
 from headrace.toml.document import KeyPath
 
@@ -32,6 +33,8 @@ def contradictions(config: SiteConfig) -> Iterator[Contradiction]:
     yield from _about_strangers(config)
     yield from _about_allowances(config)
     yield from _about_requests(config)
+    for place, key, problem, remedy in channel_conflicts(config.channel):
+        yield Contradiction((("channel", place, key),), problem, remedy)
 
 
 _MODE, _LISTEN, _CONNECT = ("site", "mode"), ("site", "listen"), ("site", "connect")

@@ -25,6 +25,7 @@ from headrace.link.presence import close_in_turn
 from headrace.link.session import SessionTerms, locators, open_session
 from headrace.queue import Queue
 from headrace.relay.receive.counts import Tally
+from headrace.site.channels import open_channels
 from headrace.site.config import SiteConfig
 from headrace.site.loading import check_warnings, load_config, load_functions_of
 from headrace.site.logs import begin_logs
@@ -69,6 +70,7 @@ class Daemon:
         for warning in check_warnings(self._file):
             log.warning("%s; %s", warning, warning.hint)
         with open_queue(self._config, load_functions_of(self._file)) as queue:
+            open_channels(self._config.channel, queue)
             self._running = Running(self._config, session_terms(self._config), queue, self._tally)
             name = self._running.site.name
             try:
@@ -94,6 +96,11 @@ class Daemon:
             config = load_config(self._file)
             terms = session_terms(config)
         except _RECOVERABLE as error:
+            log.error("%s is not loaded: %s", self._file, error)
+            return
+        try:
+            open_channels(config.channel, queue)
+        except HeadraceError as error:
             log.error("%s is not loaded: %s", self._file, error)
             return
         before = self._running

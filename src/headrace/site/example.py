@@ -29,6 +29,30 @@ durability = "process"                  # what a product survives: "process" a c
 dedup = "identity"                      # duplicates: equal feed, ident and payload; "payload": as in LDM; or "none"
 hash = "blake3"                         # of the signatures: "blake3", "xxh3" (trusted sources only) or "md5"
 
+# Channels that the queue is to have: feed subtrees with terms (docs/channels.md). Missing ones are created.
+#[[channel]]
+#name = "surface"
+#feed = "wx/surface/**"
+#slices = 256                           # the stream is cut into so many slices, for processing nodes
+#assign = "property:station"            # what gives each product its slice
+
+#[[channel]]
+#name = "radar"
+#feed = "wx/radar/**"
+#reliability = "best_effort"            # "persistent": suppliers wait while a station is full
+#connections = "persistent"             # "best_effort": a station ends with its last consumer
+#order = "fifo"                         # of delivery: "fifo", "priority", "deadline" or "any"
+#discard = "fifo"                       # what a full station drops
+#max_per_consumer = 1000                # products that may wait at a station
+#max_queue = 2000                       # a push is rejected while so many wait
+#timeout = "10s"                        # older products are not delivered
+#start_time = "2026-11-15T12:00Z"       # nothing is delivered before
+#stop_time = "2036-11-15T12:00Z"        # nothing is pushed or delivered from then on
+#batch_max = 50                         # products that a consumer gets at once
+#pacing = "100ms"                       # how long a delivery waits for its batch to fill
+#suppliers_max = 50                     # at a time
+#consumers_max = 10                     # at a time, of each station
+
 [[request]]                             # what is requested from other sites; repeat it for more
 select = "wx/radar/**"                  # a feed pattern, or any selection (docs/selections.md)
 ident = "^L2-BZIP2/K"                   # and any clause of a selection as a key of its own
