@@ -1,6 +1,7 @@
 """What every sink promises: results once, whatever is repeated; and nothing from a node that lost its slices."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,19 @@ def test_positions_pass_products_without_results(sink_of: Choose, shared_memory:
     sink.store("g", [], marks((7, 1, 20)))
     assert make().claim("g", marks((7, 2, 1))).tolist() == [50], "positions only grow"
     assert stored(kind, shared_memory) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_threads_may_share_a_sink(sink_of: Choose, shared_memory: Path, kind: str) -> None:
+    sink = sink_of(kind)()
+
+    def work(slice_: int) -> None:
+        sink.claim("g", marks((slice_, 1, 1)))
+        for n in range(slice_ + 1, 81, 4):
+            sink.store("g", results(kind, slice_, [n]), marks((slice_, 1, n + 1)))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    found = stored(kind, shared_memory)
+    assert sorted(found) == [(slice_, n, 0) for slice_ in range(4) for n in range(slice_ + 1, 81, 4)]
+    assert sink.statistics().results == 80
