@@ -329,6 +329,21 @@ def test_a_slice_that_moved_rests_whatever_the_algorithm_says() -> None:
     assert 2 <= balancer.statistics().slices_moved <= 5
 
 
+def test_slices_that_a_person_has_moved_stay_and_others_move_instead() -> None:
+    group, costs = MemoryGroup(20), np.full(20, 0.02)
+    nodes = [group.node(name) for name in "ab"]
+    balancer = Balancer(group)
+    group.run(balancer, 8, costs)
+    by_hand = np.flatnonzero(group.owners() == nodes[0].seat)[:6].astype(np.uint32)
+    group.begin(0, nodes[0].seat, nodes[1].seat, by_hand, "hand")
+    group.run(balancer, 5, costs)
+    assert np.all(group.owners()[by_hand] == nodes[1].seat)
+    assert spread(group) == [10, 10]  # others have moved instead
+    fixed = group.owners()[by_hand]
+    group.run(balancer, 30, costs)
+    assert np.array_equal(group.owners()[by_hand], fixed)
+
+
 def test_many_slices_move_in_several_sessions() -> None:
     group = MemoryGroup(3 * SESSION_SLICES_MAX)
     group.node("a")

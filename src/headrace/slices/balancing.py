@@ -128,6 +128,8 @@ class Balancing:
         self._members: frozenset[tuple[int, str, bool]] = frozenset()
         self._decided_s = -np.inf
         self._seized = np.zeros(slices, bool)
+        self._owners: Integers = np.full(slices, NOBODY)
+        self._begun = np.zeros(slices, bool)  # slices whose next move is ours
         self._released: set[int] = set()
 
     # --- one step ---------------------------------------------------------------------------------
@@ -167,6 +169,7 @@ class Balancing:
         nodes = [Node(each.seat, each.name, each.load, each.draining) for each in state.nodes if each.is_alive]
         self._costs.measure(state, now_s)
         self._released &= {node.number for node in nodes if node.draining}
+        self._note_moves_by_hand(state, now_s)
         snapshot = self._snapshot(state, nodes, now_s)
         members = frozenset((node.number, node.name, node.draining) for node in nodes)
         changed, self._members = members != self._members, members
@@ -213,6 +216,7 @@ class Balancing:
                 watched.slices, watched.since_s = key, now_s
             elif now_s - watched.since_s > self._patience.session_s:
                 self._share.cancel(self._term, slices.astype(np.uint32))
+                self._begun[slices] = False
                 self._count["cancelled"] += 1
                 watched.failures += 1
                 pause_s = min(self._patience.session_s * 2**watched.failures, _PAUSE_S_MAX)
@@ -228,6 +232,13 @@ class Balancing:
                 del self._givers[giver]
 
     # --- decide -------------------------------------------------------------------------------------
+
+    def _note_moves_by_hand(self, state: ShareState, now_s: float) -> None:
+        """Slices that a person has moved rest too: the move should be seen before it is undone."""
+        moved = (state.owners != self._owners) & (self._owners != NOBODY) & (state.owners != NOBODY)
+        self._moved_s[moved & ~self._begun] = now_s
+        self._begun &= ~moved
+        self._owners = state.owners
 
     def _snapshot(self, state: ShareState, nodes: list[Node], now_s: float) -> Snapshot:
         moving = state.takers != NOBODY
@@ -309,6 +320,7 @@ class Balancing:
                 number = self._share.begin(self._term, giver, move.taker, slices, reason)
                 if number:
                     self._moved_s[slices] = now_s if reason == "load" else -np.inf
+                    self._begun[slices] = True
                     self._count["sessions"] += 1
                     self._count["slices_moved"] += number
                     begun += 1
