@@ -1,5 +1,6 @@
 """The slices that a channel assigns: as the page defines them, evenly, to every product, and counted if it cannot."""
 
+import errno
 import logging
 import random
 import threading
@@ -11,7 +12,7 @@ import pytest
 
 from headrace import Queue
 from headrace.channel.assigner import counters_path
-from headrace.errors import FunctionMissingError, OptionError, RejectedError
+from headrace.errors import DiskFullError, FunctionMissingError, OptionError, RejectedError
 from headrace.log.append import Duplicate
 from headrace.product.product import Product
 from headrace.queue.queue import log_of
@@ -392,6 +393,23 @@ def test_duplicates_and_refused_products_are_not_counted_as_spread(make_quick: M
     with pytest.raises(RejectedError, match="max_queue"):
         queue.put(b"4", feed="a")
     assert channel.statistics().spread == 3
+
+
+def test_a_full_disk_refuses_the_put_until_there_is_room_for_the_counters(
+    make_quick: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make_quick()
+    queue.channel("c", "a", slices=8)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as crowded:
+        crowded.setattr("os.posix_fallocate", full)
+        with pytest.raises(DiskFullError, match="nothing was stored"):
+            queue.put(b"", feed="a", ident="i")
+    queue.put(b"", feed="a", ident="i")
+    assert slices(queue) == [slice_of("ident", 8, "i", {})]
 
 
 def test_a_truncated_file_of_counters_does_not_end_the_process(make_quick: MakeQueue) -> None:

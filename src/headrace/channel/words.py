@@ -40,10 +40,12 @@ class WordFile:
         try:
             size = os.fstat(descriptor).st_size
             if size == 0:
-                os.ftruncate(descriptor, self.size)
+                self._allocate(descriptor)
             elif size != self.size:
                 raise self._damaged(path, f"has a size of {size} bytes instead of {self.size}")
             words = memoryview(kernel.Mapped(descriptor, self.size)).cast("Q")
+        except OSError as error:
+            raise explain_os_error(error, path.parent.parent) from error
         finally:
             os.close(descriptor)
         if words[0] == 0 and words[1] == 0:
@@ -55,6 +57,14 @@ class WordFile:
                 f"{path} has format {words[1]}; this Headrace knows up to {self.format}", "upgrade Headrace"
             )
         return words
+
+    def _allocate(self, descriptor: int) -> None:
+        """Reserve its blocks: a full disk is detected here, and never by a store to memory."""
+        try:
+            os.posix_fallocate(descriptor, 0, self.size)
+        except OSError:
+            os.ftruncate(descriptor, 0)
+            raise
 
     def _damaged(self, path: Path, problem: str) -> QueueDamagedError:
         return QueueDamagedError(f"{path} {problem}", self.remedy)
