@@ -179,7 +179,7 @@ class Handover:
         for number, node in enumerate(world.nodes):
             if world.deaths < self.deaths and table.seats["instance"][number]:
                 died = replace(world, deaths=world.deaths + 1)
-                seized = self._change(died, "seize", 1, number, LATE)
+                seized = self._change(died, "seize", 1, number, LATE, self.products + 1)
                 yield f"node {number} is silent, and seized", seized
                 if node.alive:
                     dead = replace(node, alive=False, held=(None,) * self.slices)

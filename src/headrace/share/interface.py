@@ -100,7 +100,7 @@ class Holding(NamedTuple):
     epochs: Epochs
     positions: Positions  # where to begin, or go on
     leaving: Flags  # in session: begin nothing of it any more, then release it
-    careful: Flags  # its last owner died: begin one product at a time, each announced by `begin`
+    careful: Positions  # not 0: an owner died. Up to here, begin one product at a time, each announced by `begin`
     suspects: Positions  # the product that was in work when attempts failed; 0: none
     tries: npt.NDArray[np.uint8]  # how often
     coming: Slices  # in session, with this seat as the taker: they follow when the giver lets go

@@ -1,7 +1,8 @@
 """The table of one group: what lies where in its file, as NumPy arrays over the mapped bytes.
 
     header      magic, version, slices, the balancer's lease, counters
-    slices      columns, one entry for each slice: word, position, suspect, products, busy_ns, fresh, tries, careful
+    slices      columns, one entry for each slice: word, position, suspect, products, busy_ns, fresh, careful,
+                mourned, tries
     seats       4,096 nodes
     sessions    a ring of the latest 1,024 load-balancing sessions
     parked      a ring of 4,096 products that were given up
@@ -20,7 +21,7 @@ import numpy.typing as npt
 from headrace.share.interface import ELSEWHERE, NOBODY
 
 MAGIC = b"HRSHARE1"
-VERSION = 1
+VERSION = 2
 SEATS = 4096
 SESSIONS = 1024
 PARKED = 4096
@@ -68,7 +69,7 @@ SAMPLE = np.dtype(
     ]
 )  # fmt: skip
 _COLUMNS = {"words": "<u8", "positions": "<u8", "suspects": "<u8", "products": "<u8", "busy_ns": "<u8", "fresh": "<u8",
-            "tries": "u1", "careful": "u1"}  # fmt: skip
+            "careful": "<u8", "mourned": "<u8", "tries": "u1"}  # fmt: skip
 _UNOWNED = (NOBODY << 16) | NOBODY
 _SIXTEEN, _THIRTY_TWO, _LOW = np.uint64(16), np.uint64(32), np.uint64(0xFFFF)
 
@@ -85,8 +86,9 @@ class Table(NamedTuple):
     products: npt.NDArray[np.uint64]
     busy_ns: npt.NDArray[np.uint64]
     fresh: npt.NDArray[np.uint64]  # the session that brought the slice, until its owner works on it
+    careful: npt.NDArray[np.uint64]  # an owner died: the next one is careful until its position is this; 0: is not
+    mourned: npt.NDArray[np.uint64]  # where the queue ended at that death; 0: the slice has passed it
     tries: npt.NDArray[np.uint8]
-    careful: npt.NDArray[np.uint8]
     seats: Any
     sessions: Any
     parked: Any

@@ -105,16 +105,22 @@ class Ownership:
         self._seats[seat]["draining"] = 1
         self._changed(seat)
 
-    def seize(self, term: int, seat: int, now: Moment) -> Slices:
-        """Take the slices of a dead node; those that it had. Nothing happens if it was heard of again."""
+    def seize(self, term: int, seat: int, now: Moment, head: int) -> Slices:
+        """Take the slices of a dead node; those that it had. Nothing happens if it was heard of again.
+
+        The next owner is careful with the first product of each. If it dies before a slice has passed `head`, some
+        product below that may be deadly, and its next owner is careful up to there.
+        """
         self._check_term(term, now)
         if not self._seats[seat]["instance"] or self.is_alive(seat, now):
             return _NOTHING
         self._header["deaths"] += 1
-        owned = self._owned(seat)
-        self.table.careful[owned] = 1
+        owned, table = self._owned(seat), self.table
+        is_first = table.mourned[owned] == 0
+        table.careful[owned] = np.where(is_first, 1, table.mourned[owned])
+        table.mourned[owned[is_first]] = head
         announced, where = int(self._seats[seat]["in_work"]), int(self._seats[seat]["in_work_slice"])
-        if announced >= int(self.table.positions[where]) and where in owned:
+        if announced >= int(table.positions[where]) and where in owned:
             self._count_try(where, announced)
         self._vacate(seat, DEAD, now)
         return owned
@@ -166,7 +172,7 @@ class Ownership:
         coming = np.flatnonzero(takers_of(table.words) == seat).astype(np.uint32)
         return Holding(
             owned, epochs_of(words), table.positions[owned], takers_of(words) != NOBODY,
-            table.careful[owned].astype(np.bool_), table.suspects[owned], table.tries[owned], coming,
+            table.careful[owned], table.suspects[owned], table.tries[owned], coming,
             bool(self._seats[seat]["draining"]),
         )  # fmt: skip
 
@@ -219,12 +225,13 @@ class Ownership:
         return counts
 
     def _clear(self, slices: Slices) -> None:
-        """Slices that went on: whatever was suspected of them is over."""
-        marked = slices[(self.table.careful[slices] | self.table.tries[slices]) != 0]
-        if len(marked):
-            self.table.careful[marked] = 0
-            self.table.tries[marked] = 0
-            self.table.suspects[marked] = 0
+        """Slices that went on: whatever was suspected of the products that they have passed is over."""
+        table = self.table
+        marked = slices[(table.mourned[slices] | table.suspects[slices]) != 0]
+        for until in (table.careful, table.mourned):
+            until[marked[table.positions[marked] >= until[marked]]] = 0
+        passed = marked[table.positions[marked] > table.suspects[marked]]
+        table.tries[passed] = table.suspects[passed] = 0
 
     # --- attempts ---------------------------------------------------------------------------------
 

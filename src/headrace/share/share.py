@@ -227,7 +227,8 @@ class Share:
 
     def seize(self, term: int, seat: int) -> int:
         """Take the slices of a dead node; how many there were. A node that is alive keeps them."""
-        return len(self.change(lambda own, now: own.seize(term, seat, now)))
+        head = self.head
+        return len(self.change(lambda own, now: own.seize(term, seat, now, head)))
 
     def drain(self, seat: int) -> None:
         """Ask a node to leave as soon as its slices have moved."""

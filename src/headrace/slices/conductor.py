@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headrace.share.interface import NO_MARKS, Flags, Holding, Marks, Slices, Work
+from headrace.share.interface import NO_MARKS, Flags, Holding, Marks, Positions, Slices, Work
 from headrace.slices.backlog import Backlog, Portion
 from headrace.slices.intake import Intaken
 from headrace.slices.sinks.interface import Result
@@ -48,6 +48,9 @@ class Conductor:
         self._tries = np.zeros(slices, np.uint8)
         self._suspects = np.zeros(slices, np.uint64)
         self._confirmed = np.zeros(slices, np.uint64)
+        self._careful_to = np.zeros(slices, np.uint64)
+        self._has_moved = np.zeros(slices, np.bool_)  # a product of it was done since it came
+        self._given_up: dict[int, Failure] = {}  # by slice: products to be parked, once all before them is confirmed
         self._in_work = np.zeros(slices, np.bool_)
         self._product_s = _NEW_S
         self._singly = 0  # products to be tried one at a time
@@ -64,46 +67,54 @@ class Conductor:
         epochs[holding.slices] = holding.epochs
         gone = self.owned & (epochs != self._epochs)
         is_new = holding.epochs != self._epochs[holding.slices]
-        added = Marks(holding.slices, holding.epochs, holding.positions).where(is_new)
-        if added:
-            added = claim(added)  # if that fails, nothing has changed yet
+        new = Marks(holding.slices, holding.epochs, holding.positions).where(is_new)
+        added = claim(new) if new else new  # if that fails, nothing has changed yet
         self._drop(gone)
         self._epochs = epochs
         self.owned[:] = epochs != 0
         self.leaving[:] = False
         self.leaving[holding.slices] = holding.leaving
-        for mine, theirs in ((self.careful, holding.careful), (self._tries, holding.tries),
-                             (self._suspects, holding.suspects)):  # fmt: skip
-            mine[holding.slices[is_new]] = theirs[is_new]
+        for mine, theirs in ((self.careful, holding.careful != 0), (self._careful_to, holding.careful),
+                             (self._tries, holding.tries), (self._suspects, holding.suspects)):  # fmt: skip
+            mine[new.slices] = theirs[is_new]
+        for mine in (self._read_to, self._taken, self._confirmed):
+            mine[new.slices] = new.positions  # also of those that are not read, because the sink has a later owner
+        self._has_moved[new.slices], self._retry_s[new.slices] = False, 0.0
         if added or gone.any():
-            self._read_to[added.slices] = self._taken[added.slices] = self._confirmed[added.slices] = added.positions
-            self._retry_s[added.slices] = 0.0
+            self._read_to[added.slices] = self._taken[added.slices] = added.positions
+            self._confirmed[added.slices] = np.minimum(self._confirmed[added.slices], added.positions)
             self._since[added.slices] = self._change_intake(added, _numbers(gone))
 
     def drop_all(self) -> None:
         """The seat is lost: nothing here counts any more."""
-        owned = self.owned.copy()
-        self._drop(owned)
-        self.owned[:] = self.leaving[:] = False
-        self._epochs[:] = 0
-        self._change_intake(NO_MARKS, _numbers(owned))
+        self.forget(_numbers(self.owned))
+
+    def forget(self, slices: Slices) -> None:
+        """These belong to others now."""
+        gone = np.zeros_like(self.owned)
+        gone[slices] = True
+        self._drop(gone)
+        self.owned[gone] = self.leaving[gone] = False
+        self._epochs[gone] = 0
+        self._change_intake(NO_MARKS, slices)
 
     def _drop(self, gone: Flags) -> None:
         self.backlog.drop(gone)
         self.results = [each for each in self.results if not gone[each.slice]]
+        self._given_up = {number: each for number, each in self._given_up.items() if not gone[number]}
 
-    def begin_again(self) -> None:
-        """What was done since the last confirmation was not stored: read it again."""
-        owned = _numbers(self.owned)
-        again = Marks(owned, self._epochs[owned], self._confirmed[owned])
-        self._drop(self.owned)
-        self._epochs_of_tasks_are_over()
-        self._read_to[owned] = self._taken[owned] = again.positions
-        self._since[owned] = self._change_intake(again, owned)
-
-    def _epochs_of_tasks_are_over(self) -> None:
+    def go_back(self, failure: Failure, until_s: float) -> None:
+        """The result of a product was refused: work on its slice again, from this product on, after a pause."""
+        number, sequence = failure.slice, failure.sequence
+        this = np.array([number], np.uint32)
+        self.backlog.drop(np.isin(np.arange(len(self.owned)), this))
+        self.results = [each for each in self.results if each.slice != number or each.sequence < sequence]
         for task in self.tasks:
-            task.epochs = np.zeros_like(task.epochs)
+            task.epochs[task.slices == number] = 0  # what becomes of it counts for nothing
+        again = Marks(this, self._epochs[this], np.array([sequence], np.uint64))
+        self._read_to[this] = self._taken[this] = again.positions
+        self._retry_s[this] = until_s
+        self._since[this] = self._change_intake(again, this)
 
     # --- products ---------------------------------------------------------------------------------
 
@@ -165,6 +176,8 @@ class Conductor:
             for place, value in outcome.results
             if counts[place]
         ]
+        self._has_moved[task.slices[done]] = True
+        self._be_careless(task.slices[done], task.sequences[done] + np.uint64(1))
         self._singly = max(0, self._singly - len(task))
         failures = [self._failure(task, place, why) for place, why in outcome.failures if counts[place]]
         if self._batches and len(task) > 1 and failures:  # which product of the batch was it? Try them one at a time
@@ -199,11 +212,25 @@ class Conductor:
     def _failure(self, task: Task, place: int, why: str) -> Failure:
         return Failure(int(task.slices[place]), int(task.epochs[place]), int(task.sequences[place]), why)
 
-    def park(self, failure: Failure) -> None:
-        """A product was given up: go on behind it."""
-        self.backlog.discard(failure.slice, failure.sequence)
+    def give_up(self, failure: Failure) -> None:
+        """Begin this product no more; its slice waits until it is parked."""
+        self._given_up[failure.slice] = failure
+        self._retry_s[failure.slice] = np.inf
+
+    def to_park(self) -> list[Failure]:
+        """Products to be parked now: all that stands before them in their slices is confirmed."""
+        return [each for each in self._given_up.values() if self._confirmed[each.slice] >= each.sequence]
+
+    def park(self, failure: Failure, parked: bool) -> None:
+        """A product was parked: go on behind it. Or the slice is another's."""
+        del self._given_up[failure.slice]
         self._retry_s[failure.slice] = 0.0
-        self._settle(np.array([failure.slice], np.uint32))
+        if parked:
+            self.backlog.discard(failure.slice, failure.sequence)
+            behind = np.array([failure.sequence + 1], np.uint64)
+            this = np.array([failure.slice], np.uint32)
+            np.maximum.at(self._taken, this, behind)
+            np.maximum.at(self._read_to, this, behind)  # which is confirmed next: a sink has to hear of it, too
 
     # --- positions --------------------------------------------------------------------------------
 
@@ -214,7 +241,10 @@ class Conductor:
         for task in self.tasks:
             np.minimum.at(positions, task.slices, task.sequences)
         release = self.owned & self.leaving & ~self._in_work
-        further = self.owned & ~release & (positions > self._confirmed)
+        # to pass what is not of the slice is no proof that its first product is harmless
+        is_suspect = self.careful & ~self._has_moved & (positions < self._read_to)
+        is_suspect[list(self._given_up)] = False
+        further = self.owned & ~release & (positions > self._confirmed) & ~is_suspect
         return self._marks(further, positions), self._marks(release, positions)
 
     def confirmed(self, confirm: Marks, release: Marks, refused: Slices) -> None:
@@ -223,17 +253,15 @@ class Conductor:
         self._confirmed[kept.slices] = kept.positions
         self._settle(kept.slices)
         if release:
-            gone = np.zeros_like(self.owned)
-            gone[release.slices] = True
-            self._drop(gone)
-            self.owned[gone] = self.leaving[gone] = False
-            self._epochs[gone] = 0
-            self._change_intake(NO_MARKS, release.slices)
+            self.forget(release.slices)
 
     def _settle(self, slices: Slices) -> None:
-        """These have gone on: whatever was suspected of them is over."""
-        self.careful[slices] = False
-        self._tries[slices] = 0
+        """These have gone on, and what was suspected of the products before is over."""
+        self._be_careless(slices, self._confirmed[slices])
+        self._tries[slices[self._suspects[slices] < self._confirmed[slices]]] = 0
+
+    def _be_careless(self, slices: Slices, positions: Positions) -> None:
+        self.careful[slices[positions >= self._careful_to[slices]]] = False
 
     def _marks(self, chosen: Flags, positions: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> Marks:
         slices = _numbers(chosen)

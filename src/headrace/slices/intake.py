@@ -43,7 +43,7 @@ class Intake:
     """The reader of one node, in a thread of its own."""
 
     def __init__(
-        self, queue: AnyQueue, feed: str, slices: int, post: Callable[[Intaken | HeadraceError], None],
+        self, queue: AnyQueue, feed: str, slices: int, post: Callable[[Intaken | Exception], None],
         has_room: Callable[[], bool],
     ) -> None:  # fmt: skip
         self._queue, self._feed, self._post, self._has_room = queue, feed, post, has_room
@@ -101,6 +101,9 @@ class Intake:
                 with self._changed:
                     self._follower = None
                     self._changed.wait(_PAUSE_S)
+            except Exception as error:  # noqa: BLE001 - a node that does not read must not keep its slices
+                self._post(error)
+                return
 
     def _take_changes(self) -> int | None:
         """Wait for room and something to read; None if there is neither yet. Then the number of the last change."""

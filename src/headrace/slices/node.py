@@ -18,7 +18,7 @@ import os
 import queue as queues
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import TracebackType
@@ -53,6 +53,7 @@ from headrace.units import parse_age
 
 CONFIRM_S, STORE_S = 0.02, 0.5  # between two confirmations, while work goes on: without and with a sink
 BACKLOG_PRODUCTS, BACKLOG_BYTES = 16_384, 64 << 20
+RESULTS_MAX = 65_536  # that wait for their sink
 _LEAVE_S = 10.0  # for the balancer to move the slices of a node that stops
 _RETRY_S = 0.5  # after an error of the queue or the sink
 
@@ -114,7 +115,7 @@ class ProcessingNode:
         self._work, self._use, self._name = work, use, name
         self._sink = QueueSink(self._queue, publish) if publish is not None else sink
         own = self._share.terms
-        self._inbox: queues.SimpleQueue[Intaken | HeadraceError | tuple[Worker, Task, Outcome] | None]
+        self._inbox: queues.SimpleQueue[Intaken | Exception | tuple[Worker, Task, Outcome] | None]
         self._inbox = queues.SimpleQueue()
         self._intake = Intake(self._queue, self._share.feed, own.slices, self._inbox.put, self._has_room)
         self._conductor = Conductor(own.slices, own.tries_max, self._intake.change, batches=batches)
@@ -131,8 +132,11 @@ class ProcessingNode:
         self._beats_s = min(0.5, own.dead_after_s / 6)
         often_s = CONFIRM_S if self._sink is None else STORE_S
         self._confirms_s = often_s if confirm is None else parse_age(confirm, "confirm")
-        self._is_dirty = self._is_draining = False
-        self._alone_s: float | None = None  # from then on, a node that stops lets go of its slices by itself
+        self._begin_s = 0.0  # not before
+        self._is_seated = self._is_dirty = self._is_draining = False
+        self._is_stuck = False  # the last attempt to store or to confirm has failed
+        self._stop_s: float | None = None  # from then on, a node that stops waits for nobody
+        self._alone_s = 0.0  # from then on, it lets go of its slices by itself
         self._ask_s = 0.0  # whether others take them
         self._stopping, self._ended = threading.Event(), threading.Event()
         self._gone = threading.Event()  # and not Thread.join: a signal during one would make the next return at once
@@ -182,7 +186,9 @@ class ProcessingNode:
         """Finish what is in work, hand the slices over, and leave the group."""
         self._stopping.set()
         self._inbox.put(None)
-        if self._thread is not None and self._thread is not threading.current_thread():
+        if self._thread is None:
+            self._end()
+        elif self._thread is not threading.current_thread():
             self._gone.wait()
 
     def __enter__(self) -> Self:
@@ -221,7 +227,7 @@ class ProcessingNode:
                 if self._stopping.is_set():
                     self._leave()
                 self._exchange()
-                if self._is_draining and self._is_free():
+                if self._is_draining and (self._is_free() or self._is_hopeless()):
                     break
                 self._watch_over_workers()
                 self._dispatch()
@@ -237,14 +243,15 @@ class ProcessingNode:
 
     def _join(self) -> None:
         self._seat = self._share.join(self._name)
-        self._seen = 0
+        self._seen, self._is_seated, self._beat_s = 0, True, 0.0
         log.info("node %s joined group %s of %s", self._seat.name, self._share.terms.group, self._share.terms.stream)
 
     def _leave(self) -> None:
         """Let the balancer move the slices; let go of them if nobody takes them, or it takes too long."""
         now_s = time.monotonic()
-        if self._alone_s is None:
-            self._alone_s, self._is_draining = now_s + _LEAVE_S, True
+        if self._stop_s is None:
+            self._stop_s = self._alone_s = now_s + _LEAVE_S
+            self._is_draining = True
         if self._ask_s <= now_s < self._alone_s:
             self._ask_s = now_s + _RETRY_S
             if not self._ask_to_drain():
@@ -256,15 +263,25 @@ class ProcessingNode:
         """Ask the balancer to move the slices; False if it cannot: there is none, or no other node."""
         assert self._seat is not None
         try:
-            self._share.drain(self._seat.number)  # nothing is given to it any more
             state = self._share.state()
-            return bool(state.leader) and any(node.is_alive and not node.draining for node in state.nodes)
+            mine = (self._seat.number, self._seat.name)
+            if mine in {(node.seat, node.name) for node in state.nodes}:
+                self._share.drain(self._seat.number)  # nothing is given to it any more
+            others = (node for node in state.nodes if node.seat != self._seat.number)
+            return bool(state.leader) and any(node.is_alive and not node.draining for node in others)
         except HeadraceError as error:
             log.warning("node %s leaves without being drained: %s", self.name, error)
             return False
 
     def _is_free(self) -> bool:
         return not self._conductor.owned.any() and not self._conductor.tasks
+
+    def _is_hopeless(self) -> bool:
+        """Whether a node that stops has waited long enough for a sink or a site that is away."""
+        if not self._is_stuck or self._stop_s is None or time.monotonic() < self._stop_s:
+            return False
+        log.warning("node %s leaves without its last confirmations; other nodes repeat that work", self.name)
+        return True
 
     def _end(self) -> None:
         self._stopping.set()
@@ -313,12 +330,14 @@ class ProcessingNode:
             except queues.Empty:
                 return
 
-    def _take(self, event: Intaken | HeadraceError | tuple[Worker, Task, Outcome] | None) -> None:
+    def _take(self, event: Intaken | Exception | tuple[Worker, Task, Outcome] | None) -> None:
         if isinstance(event, Intaken):
             self._conductor.accept(event)
             self._is_dirty = True
         elif isinstance(event, HeadraceError):
             self._errors.add(f"node {self.name} reads on later", event)
+        elif isinstance(event, Exception):
+            raise event
         elif event is not None:
             self._finish(*event)
 
@@ -337,6 +356,8 @@ class ProcessingNode:
 
     def _dispatch(self) -> None:
         conductor, now_s = self._conductor, time.monotonic()
+        if now_s < self._begin_s or not self._has_room_for_results(now_s):
+            return
         had_room = self._has_room()
         for worker in self._workers:
             if worker.task is None:
@@ -347,6 +368,13 @@ class ProcessingNode:
                     worker.begin(task)
         if not had_room and self._has_room():
             self._intake.nudge()
+
+    def _has_room_for_results(self, now_s: float) -> bool:
+        if self._sink is None or len(self._conductor.results) < RESULTS_MAX:
+            return True
+        if not self._is_stuck:
+            self._confirm_s = min(self._confirm_s, now_s)
+        return False
 
     def _may_begin(self, task: Task) -> bool:
         """Announce a product of a careful slice; park one that has ended its nodes too often."""
@@ -359,7 +387,7 @@ class ProcessingNode:
             if self._conductor.is_given_up(task):
                 why = "the node ended whenever it worked on this product"
                 self._conductor.finish(task, _nothing_done(task), time.monotonic(), 0.0)
-                self._park(Failure(place, epoch, sequence, why))
+                self._give_up(Failure(place, epoch, sequence, why))
                 return False
             if seat.begin(place, epoch, sequence):
                 return True
@@ -374,12 +402,12 @@ class ProcessingNode:
         worker.task = None
         if outcome.ended:
             self._replace(worker)
-        was_careful = len(task) == 1 and bool(self._conductor.careful[task.slices[0]])
+            if not outcome.failures:  # it ended before it had begun: no product is to blame
+                log.error("node %s: %s before it began", self.name, outcome.ended)
+                self._begin_s = time.monotonic() + _RETRY_S
         for failure in self._conductor.finish(task, outcome, time.monotonic(), self._options.retry_s):
             self._fail(failure)
         self._is_dirty = True
-        if was_careful:
-            self._confirm_s = 0.0
 
     def _replace(self, worker: Worker) -> None:
         if not self._stopping.is_set():
@@ -400,14 +428,25 @@ class ProcessingNode:
         try:
             tries = self._seat.fail(failure.slice, failure.epoch, failure.sequence)
             if tries >= self._tries_max:
-                self._park(failure)
+                self._give_up(failure)
         except HeadraceError as error:  # tried again; a lost seat is found by the next exchange
             self._errors.add(f"node {self.name} counts a failure of product {failure.sequence} later", error)
 
+    def _give_up(self, failure: Failure) -> None:
+        """Park a product, as soon as everything before it in its slice is stored and confirmed."""
+        self._conductor.give_up(failure)
+        self._is_dirty, self._confirm_s = True, 0.0
+
     def _park(self, failure: Failure) -> None:
         assert self._seat is not None
-        if self._seat.park(failure.slice, failure.epoch, failure.sequence, failure.error):
-            self._conductor.park(failure)
+        try:
+            parked = self._seat.park(failure.slice, failure.epoch, failure.sequence, failure.error)
+        except HeadraceError as error:  # tried again after the next exchange
+            self._errors.add(f"node {self.name} parks product {failure.sequence} later", error)
+            return
+        self._conductor.park(failure, parked)
+        self._is_dirty = True
+        if parked:
             self._statistics = replace(self._statistics, parked=self._statistics.parked + 1)
             log.error("node %s parked product %d: %s", self.name, failure.sequence, failure.error)
 
@@ -415,14 +454,17 @@ class ProcessingNode:
 
     def _exchange(self) -> None:
         """Store, confirm, let go and report, if it is time."""
-        now_s, seat = time.monotonic(), self._seat
+        now_s = time.monotonic()
+        if not self._is_seated and not self._join_again(now_s):
+            return
+        seat = self._seat
         assert seat is not None
         is_due = now_s >= self._beat_s
         confirm, release = self._progress(now_s)
         if not (is_due or confirm or release or (seat.version != self._seen and now_s >= self._look_s)):
             return
-        if (confirm or release) and not self._store(confirm, release):
-            confirm = release = NO_MARKS
+        if confirm or release:
+            confirm, release = self._store(confirm, release)
         self._unsent = self._unsent or self._conductor.report()
         load = self._meter.read(self._waiting(), len(self._conductor.tasks)) if is_due else None
         try:
@@ -435,17 +477,20 @@ class ProcessingNode:
         except HeadraceError as error:
             self._errors.add(f"node {self.name} confirms later", error)
             self._confirm_s = self._beat_s = now_s + _RETRY_S
+            self._is_stuck = True
             return
         self._unsent = None
         if confirm or release:
             pause_s = max(self._confirms_s, exchanged.pause_s)
-            self._confirm_s, self._is_dirty = now_s + pause_s, bool(self._conductor.tasks)
+            self._confirm_s, self._is_dirty, self._is_stuck = now_s + pause_s, False, False
         if is_due:
             self._beat_s = now_s + self._beats_s
         self._conductor.confirmed(confirm, release, exchanged.refused)
         self._statistics = replace(
             self._statistics, refused=self._statistics.refused + len(exchanged.refused), lost=self._conductor.lost_all
         )
+        for failure in self._conductor.to_park():
+            self._park(failure)
         if exchanged.holding is not None:
             self._hold(exchanged.holding, exchanged.version)
 
@@ -455,6 +500,7 @@ class ProcessingNode:
         if not is_time and not self._conductor.leaving.any():
             return NO_MARKS, NO_MARKS
         confirm, release = self._conductor.progress()
+        self._is_dirty &= not is_time or bool(confirm or release)
         return (confirm, release) if is_time or release else (NO_MARKS, NO_MARKS)
 
     def _hold(self, holding: Holding, version: int) -> None:
@@ -465,16 +511,26 @@ class ProcessingNode:
             self._errors.add(f"node {self.name} begins with its slices later", error)
             self._look_s = time.monotonic() + _RETRY_S
             return
-        self._seen = version
+        self._seen, self._is_dirty = version, True
         self._beat_s = 0.0  # say so: then the session is over
 
     def _rejoin(self, error: SeatLostError) -> None:
         log.warning("node %s discards what it has not confirmed, and joins again: %s", self.name, error)
         self._conductor.drop_all()
         self._statistics = replace(self._statistics, rejoined=self._statistics.rejoined + 1)
-        self._join()
-        self._unsent = None
-        self._beat_s = 0.0
+        self._is_seated, self._look_s = False, 0.0
+
+    def _join_again(self, now_s: float) -> bool:
+        if now_s < self._look_s or self._stopping.is_set():
+            return False
+        try:
+            self._join()
+        except ShareMissingError:
+            raise
+        except HeadraceError as error:
+            self._errors.add(f"node {self.name} joins again later", error)
+            self._look_s = now_s + _RETRY_S
+        return self._is_seated
 
     def _waiting(self) -> int:
         conductor = self._conductor
@@ -493,35 +549,42 @@ class ProcessingNode:
                 added = added.where(~np.isin(added.slices, np.array(error.slices, np.uint32)))
         return added
 
-    def _store(self, confirm: Marks, release: Marks) -> bool:
-        """Store the results with the positions that pass them; False if nothing may be confirmed now."""
+    def _store(self, confirm: Marks, release: Marks) -> tuple[Marks, Marks]:
+        """Store the results with the positions that pass them; what may be confirmed now."""
         if self._sink is None:
             self._conductor.results.clear()
-            return True
+        if self._sink is None or not (confirm or release):
+            return confirm, release
         both = confirm.joined(release)
         passed = dict(zip(both.slices.tolist(), both.positions.tolist(), strict=True))
         ready = [each for each in self._conductor.results if each.sequence < passed.get(each.slice, 0)]
         try:
             self._sink.store(self._share.terms.id, ready, both)
+        except SinkFencedError as error:
+            return self._store(*self._without(error, confirm, release))
         except SinkRefusedError as error:
             self._refuse(error)
-            return False
+            return NO_MARKS, NO_MARKS
         except SinkUnavailableError as error:
             self._errors.add(f"node {self.name} stores later", error)
-            self._confirm_s = time.monotonic() + _RETRY_S
-            return False
-        except SinkFencedError as error:
-            log.warning("node %s: %s", self.name, error)
-            self._conductor.begin_again()
-            return False
+            self._confirm_s, self._is_stuck = time.monotonic() + _RETRY_S, True
+            return NO_MARKS, NO_MARKS
         gone = set(map(id, ready))
         self._conductor.results = [each for each in self._conductor.results if id(each) not in gone]
-        return True
+        return confirm, release
+
+    def _without(self, error: SinkFencedError, *of: Marks) -> Iterator[Marks]:
+        """Forget slices that a later owner has claimed; the others."""
+        log.warning("node %s: %s", self.name, error)
+        fenced = np.array(error.slices, np.uint32)
+        self._conductor.forget(fenced)
+        return (each.where(~np.isin(each.slices, fenced)) for each in of)
 
     def _refuse(self, error: SinkRefusedError) -> None:
         """The result of one product can never be stored: that is a failed attempt of its work."""
         failure = Failure(error.slice, self._conductor.epoch(error.slice), error.sequence, error.problem)
-        self._conductor.begin_again()
+        self._conductor.go_back(failure, time.monotonic() + self._options.retry_s)
+        self._is_dirty, self._confirm_s = True, 0.0  # the others are stored at once
         self._fail(failure)
 
 

@@ -9,6 +9,7 @@ import os
 import pickle
 import signal
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from ctypes import c_double, c_int64
 from multiprocessing.connection import Connection
@@ -17,7 +18,17 @@ from typing import Any
 from headrace.log.records import Names, rows_of
 from headrace.product.batch import Batch
 from headrace.remote.protocol.products import batch_of, products_of
-from headrace.slices.tasks import Outcome, Pulse, Task, Work, given_up, work_on_batches, work_through
+from headrace.slices.tasks import (
+    Outcome,
+    Pulse,
+    Task,
+    Work,
+    error_text,
+    given_up,
+    without,
+    work_on_batches,
+    work_through,
+)
 from headrace.slices.workers import Finished
 
 _context = multiprocessing.get_context("spawn")
@@ -55,7 +66,7 @@ class ProcessWorker:
             assert task is not None
             try:
                 self._pipe.send_bytes(pickle.dumps((task.slices.tolist(), [_packed(each) for each in task.batches()])))
-                outcome = Outcome(*pickle.loads(self._pipe.recv_bytes()))
+                outcome = _unpickled(self._pipe.recv_bytes(), task.slices.tolist())
             except (EOFError, OSError):
                 self._process.join()
                 if self._is_given_up:
@@ -107,7 +118,28 @@ def _work_on(pipe: Connection, work: Work, batches: bool, place: Any, since_s: A
                 outcome = work_on_batches(read, work, pulse)
             else:
                 outcome = work_through((product for batch in read for product in batch), slices, work, pulse)
-            pipe.send_bytes(pickle.dumps(tuple(outcome)))
+            pipe.send_bytes(_pickled(outcome, slices))
+
+
+def _pickled(outcome: Outcome, slices: Sequence[int]) -> bytes:
+    """An outcome as the child sends it. A result that cannot be sent is a failure of its product."""
+    return pickle.dumps(tuple(_each_result(outcome, slices, pickle.dumps, "cannot be sent to the node")))
+
+
+def _unpickled(message: bytes, slices: Sequence[int]) -> Outcome:
+    return _each_result(Outcome(*pickle.loads(message)), slices, pickle.loads, "cannot be read by the node")
+
+
+def _each_result(outcome: Outcome, slices: Sequence[int], change: Callable[[Any], Any], fault: str) -> Outcome:
+    results: list[tuple[int, Any]] = []
+    failures: list[tuple[int, str]] = []
+    for place, value in outcome.results:
+        try:
+            results.append((place, change(value)))
+        except Exception as error:  # noqa: BLE001 - a user's class may raise anything
+            failures.append((place, f"the result {fault}: {error_text(error)}"))
+    changed = outcome._replace(results=results)
+    return without(changed, failures, slices) if failures else changed
 
 
 def _packed(batch: Batch) -> tuple[Any, bytes]:

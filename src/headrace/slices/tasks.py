@@ -20,6 +20,7 @@ TASK_S = 0.02
 PRODUCTS_MAX = 4096
 ERROR_CHARACTERS = 300
 
+ANYTHING = (Exception, SystemExit)  # that a user's function may raise; in a thread, sys.exit ends nothing
 Work = Callable[[Any], Any]  # of a product, or of a batch
 
 
@@ -59,10 +60,10 @@ class Outcome(NamedTuple):
 class Pulse:
     """Where a worker is, for the watch over products that hang. Others may read it at any time."""
 
-    __slots__ = ("place", "since_s")
+    __slots__ = ("is_given_up", "place", "since_s")
 
     def __init__(self) -> None:
-        self.place, self.since_s = -1, 0.0
+        self.place, self.since_s, self.is_given_up = -1, 0.0, False
 
 
 def work_through(products: Iterable[Product], slices: Sequence[int], work: Work, pulse: Pulse) -> Outcome:
@@ -81,7 +82,7 @@ def work_through(products: Iterable[Product], slices: Sequence[int], work: Work,
         pulse.since_s, pulse.place = before / 1e9, place
         try:
             value = work(product)
-        except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+        except ANYTHING as error:
             failures.append((place, error_text(error)))
             failed.add(slices[place])
             done[place] = False
@@ -108,7 +109,7 @@ def work_on_batches(batches: Sequence[Batch], work: Work, pulse: Pulse) -> Outco
         pulse.since_s, pulse.place = before / 1e9, begin
         try:
             results += results_of(batch, work(batch), begin)
-        except Exception as error:  # noqa: BLE001 - as above
+        except ANYTHING as error:
             failures = [(place, error_text(error)) for place in range(begin, end)]
             break
         done[begin:end] = True
@@ -130,6 +131,20 @@ def given_up(count: int, place: int, why: str) -> Outcome:
     """A worker that hung or died at one product: nothing counts but that this attempt failed."""
     failures = [(place, why)] if 0 <= place < count else []
     return Outcome(np.zeros(count, np.bool_), np.zeros(count, np.uint64), [], failures, why)
+
+
+def without(outcome: Outcome, failures: list[tuple[int, str]], slices: Sequence[int]) -> Outcome:
+    """The outcome if these places had failed: they and what follows in their slices is not done."""
+    first: dict[int, int] = {}
+    for place, _ in failures:
+        first[slices[place]] = min(place, first.get(slices[place], place))
+    failed = [(place, why) for place, why in failures if first[slices[place]] == place]
+    undone = np.array([place >= first.get(number, len(slices)) for place, number in enumerate(slices)], np.bool_)
+    earlier = [(place, why) for place, why in outcome.failures if not undone[place]]
+    return outcome._replace(
+        done=outcome.done & ~undone, failures=earlier + failed,
+        results=[(place, value) for place, value in outcome.results if not undone[place]],
+    )  # fmt: skip
 
 
 def error_text(error: BaseException) -> str:

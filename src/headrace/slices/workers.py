@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from headrace.slices.tasks import (
+    ANYTHING,
     Outcome,
     Pulse,
     Task,
@@ -120,6 +121,7 @@ class AsyncWorker:
         self._finished(self, task, await steps)
 
     def give_up(self, why: str) -> Outcome:
+        self._pulse.is_given_up = True
         self._future.cancel()
         assert self.task is not None
         return given_up(len(self.task), self._pulse.place, why)
@@ -150,7 +152,12 @@ async def work_stepwise(task: Task, work: Work, batches: bool, pulse: Pulse) -> 
                 outcome.results.extend(results_of(item, value, begin))  # type: ignore[arg-type]
             elif value is not None:
                 outcome.results.append((begin, value))
-        except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+        except asyncio.CancelledError as error:
+            if pulse.is_given_up:
+                raise
+            outcome.failures.extend((each, error_text(error)) for each in range(begin, place))
+            failed.update(slices[begin:place])
+        except ANYTHING as error:
             outcome.failures.extend((each, error_text(error)) for each in range(begin, place))
             failed.update(slices[begin:place])
         else:

@@ -128,7 +128,7 @@ class MemoryGroup:
         return self._called("give").give(term, taker, slices, reason, self.now)
 
     def seize(self, term: int, seat: int) -> int:
-        return len(self._called("seize").seize(term, seat, self.now))
+        return len(self._called("seize").seize(term, seat, self.now, self.head))
 
     def drain(self, seat: int) -> None:
         self._called("drain").drain(seat)

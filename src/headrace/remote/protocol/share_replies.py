@@ -33,7 +33,7 @@ class Held(msgspec.Struct, frozen=True, omit_defaults=True):
     epochs: Column  # u32
     positions: Column  # u64
     leaving: Column  # u8: 1 if it is in session
-    careful: Column  # u8: 1 if its last owner died
+    careful: Column  # u64: be careful until its position is this
     suspects: Column  # u64
     tries: Column  # u8
     coming: Column  # u32
@@ -43,7 +43,7 @@ class Held(msgspec.Struct, frozen=True, omit_defaults=True):
     def of(cls, holding: Holding) -> "Held":
         return cls(
             column(holding.slices, "<u4"), column(holding.epochs, "<u4"), column(holding.positions, "<u8"),
-            column(holding.leaving, "u1"), column(holding.careful, "u1"), column(holding.suspects, "<u8"),
+            column(holding.leaving, "u1"), column(holding.careful, "<u8"), column(holding.suspects, "<u8"),
             column(holding.tries, "u1"), column(holding.coming, "<u4"), holding.draining,
         )  # fmt: skip
 
@@ -55,7 +55,7 @@ class Held(msgspec.Struct, frozen=True, omit_defaults=True):
 
         return Holding(
             slices, each(self.epochs, "<u4"), each(self.positions, "<u8"), each(self.leaving, "u1") != 0,
-            each(self.careful, "u1") != 0, each(self.suspects, "<u8"), each(self.tries, "u1"),
+            each(self.careful, "<u8"), each(self.suspects, "<u8"), each(self.tries, "u1"),
             numbers_in(self.coming, "<u4").copy(), self.draining,
         )  # fmt: skip
 
