@@ -62,14 +62,14 @@ class Backlog:
         self._count(portion, 1)
         self._portions.appendleft(portion)
 
-    def take(self, count: int, blocked: Flags) -> list[Portion]:
-        """Up to `count` products of slices that are not blocked, in order."""
+    def take(self, count: int, blocked: Flags, stops: Positions | None = None) -> list[Portion]:
+        """Up to `count` products of slices that are not blocked, in order, and before the stop of their slice."""
         taken: list[Portion] = []
         passed: list[Portion] = []
         blocked = blocked.copy()
         while self._portions and count > 0:
             portion = self._portions.popleft()
-            free = ~blocked[portion.slices]
+            free = _free(portion, blocked, stops)
             if np.count_nonzero(free) > count:
                 free[np.flatnonzero(free)[count:]] = False
             if free.all():
@@ -114,9 +114,9 @@ class Backlog:
                     del self._portions[place]
                 return
 
-    def has(self, chosen: Flags) -> bool:
-        """Whether there are products of these slices."""
-        return any(bool(chosen[portion.slices].any()) for portion in self._portions)
+    def has(self, blocked: Flags, stops: Positions | None = None) -> bool:
+        """Whether there is something to take."""
+        return any(bool(_free(portion, blocked, stops).any()) for portion in self._portions)
 
     def lower(self, positions: Positions) -> None:
         """Lower each slice's position to its first product here."""
@@ -126,3 +126,8 @@ class Backlog:
     def _count(self, portion: Portion, sign: int) -> None:
         self.products += sign * len(portion)
         self.bytes += sign * portion.payload_bytes
+
+
+def _free(portion: Portion, blocked: Flags, stops: Positions | None) -> Flags:
+    free: Flags = ~blocked[portion.slices]
+    return free if stops is None else free & (portion.sequences < stops[portion.slices])

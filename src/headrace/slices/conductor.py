@@ -138,17 +138,26 @@ class Conductor:
         """What a worker may begin now; None if there is nothing."""
         blocked = self._in_work | self.leaving | (self._retry_s > now_s)
         if self._is_careful_now(blocked):  # one product at a time, and no other in work that might end the node
-            return None if self.tasks else self._begun(self.backlog.take(1, blocked | ~self.careful))
+            return None if self.tasks else self._begun(self.backlog.take(1, blocked | ~self.careful, self._stops()))
         blocked |= self.careful
         count = 1 if self._singly else max(1, min(PRODUCTS_MAX, int(TASK_S / self._product_s)))
-        taken = self.backlog.take(count, blocked)
+        taken = self.backlog.take(count, blocked, self._stops())
         return self._begun(taken) if taken else None
 
     def _is_careful_now(self, blocked: Flags) -> bool:
         if not (self.careful & self.owned).any():
             return False
         in_work = any(bool(self.careful[task.slices].any()) for task in self.tasks)
-        return in_work or self.backlog.has(self.careful & ~blocked)
+        return in_work or self.backlog.has(blocked | ~self.careful, self._stops())
+
+    def _stops(self) -> Positions | None:
+        """Products that were given up are not begun, nor anything behind them."""
+        if not self._given_up:
+            return None
+        stops = np.full(len(self.owned), np.iinfo(np.uint64).max, np.uint64)
+        for each in self._given_up.values():
+            stops[each.slice] = each.sequence
+        return stops
 
     def _begun(self, portions: list[Portion]) -> Task:
         task = Task(portions, self._epochs)
@@ -213,9 +222,9 @@ class Conductor:
         return Failure(int(task.slices[place]), int(task.epochs[place]), int(task.sequences[place]), why)
 
     def give_up(self, failure: Failure) -> None:
-        """Begin this product no more; its slice waits until it is parked."""
+        """Begin this product no more; what is behind it in its slice waits until it is parked."""
         self._given_up[failure.slice] = failure
-        self._retry_s[failure.slice] = np.inf
+        self._retry_s[failure.slice] = 0.0
 
     def to_park(self) -> list[Failure]:
         """Products to be parked now: all that stands before them in their slices is confirmed."""
@@ -224,7 +233,6 @@ class Conductor:
     def park(self, failure: Failure, parked: bool) -> None:
         """A product was parked: go on behind it. Or the slice is another's."""
         del self._given_up[failure.slice]
-        self._retry_s[failure.slice] = 0.0
         if parked:
             self.backlog.discard(failure.slice, failure.sequence)
             behind = np.array([failure.sequence + 1], np.uint64)
