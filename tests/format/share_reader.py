@@ -49,7 +49,7 @@ SAMPLE: Layout = {
 HEADER_BYTES, SEAT_BYTES, SESSION_BYTES, PARKED_BYTES, SAMPLE_BYTES = 472, 1256, 192, 488, 96
 SEATS, SESSIONS, PARKED_PLACES, SAMPLES = 4096, 1024, 4096, 32768
 COLUMNS = {"words": "Q", "positions": "Q", "suspects": "Q", "products": "Q", "busy_ns": "Q", "fresh": "Q",
-           "tries": "B", "careful": "B"}  # fmt: skip
+           "careful": "Q", "mourned": "Q", "tries": "B"}  # fmt: skip
 NOBODY, ELSEWHERE = 65535, 65534
 REASONS = ("load", "join", "drain", "idle", "dead", "hand")
 OUTCOMES = ("running", "done", "cancelled", "dead")
@@ -67,7 +67,7 @@ def read_shares(directory: Path) -> list[Fields]:
 def read_share(directory: Path, number: int) -> Fields:
     data = (directory / "shares" / f"{number}.share").read_bytes()
     header = entry(HEADER, data, 0)
-    check(header["magic"] == b"HRSHARE1" and header["version"] == 1, "this is not a share file")
+    check(header["magic"] == b"HRSHARE1" and header["version"] == 2, "this is not a share file")
     offset, found = aligned(HEADER_BYTES), {"header": header}
     for name, code in COLUMNS.items():
         size = struct.calcsize("<" + code) * header["slices"]
