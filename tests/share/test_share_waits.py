@@ -17,6 +17,7 @@ from headrace.log.seams import Disk
 from headrace.share import file as files
 from headrace.share.interface import Load, Progress, marks
 from headrace.share.share import Share
+from support.waiting import until
 
 ALL = np.arange(4, dtype=np.uint32)
 
@@ -155,3 +156,40 @@ def test_threads_that_use_a_group_for_the_first_time_at_once_exclude_each_other(
             thread.join(240)
         share.state()  # nobody holds the lock any more
         opened.log.close()
+
+
+def test_one_flush_serves_all_threads_that_asked_before_it_began(tmp_path: Path) -> None:
+    """Each call returns after a flush that began when its position was stored."""
+    flushed, began = list[int](), list[int]()  # the sum of all positions when a flush began; calls
+
+    class Slow(Disk):
+        def sync_file(self, path: Path) -> None:
+            positions = int(share.table.positions.sum()) if began else 0
+            super().sync_file(path)
+            if began:
+                until(lambda: len(began) == 8, "all of them have begun")
+                flushed.append(positions)
+
+    Queue.create(tmp_path / "q", size="1MiB", durability="disk").close()
+    with Queue.open(tmp_path / "q", storage=Slow()) as queue:
+        queue.channel("radar", "wx/**", slices=8)
+        for number in range(10):
+            queue.put(b"x", feed="wx/a", ident=str(number))
+        share, seen = queue.share("radar"), list[int]()
+        seat = share.join("one")
+        slices = np.arange(8, dtype=np.uint32)
+        share.give(0, seat.number, slices, "join")
+
+        def confirm(slice_: int) -> None:
+            began.append(slice_)
+            seat.exchange(Progress(confirm=marks([slice_], [1], [9])))
+            seen.append(slice_)
+
+        threads = [threading.Thread(target=confirm, args=(slice_,)) for slice_ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(240)
+        assert len(seen) == 8
+        assert flushed[-1] == 8 * 9
+        assert len(flushed) < 8

@@ -138,6 +138,10 @@ class ShareFile:
             finally:
                 fcntl.flock(lock.descriptor, fcntl.LOCK_UN)
 
+    def flush(self, storage: Storage) -> None:
+        """After return, what this thread has changed is on the disk."""
+        self._lock.flush(storage, self.path)
+
     @property
     def is_whole(self) -> bool:
         return bytes(self.table.header[0]["magic"]) == MAGIC
@@ -155,16 +159,31 @@ class ShareFile:
 
 
 class _Lock:
-    """An open file for the lock of a table. Threads that open two of them exclude each other as processes do."""
+    """An open file for the lock of a table, in one process. Threads that open two exclude each other as processes do.
+
+    One flush serves all threads that asked for one before it began.
+    """
 
     def __init__(self, path: Path) -> None:
         self.pid, self.threads, self.descriptor = os.getpid(), threading.Lock(), -1
+        self._flushing, self._asking = threading.Lock(), threading.Lock()
+        self._asked = self._flushed = 0
         try:
             self.descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             raise _removed() from None
         except OSError as error:
             raise explain_os_error(error, path) from error
+
+    def flush(self, storage: Storage, path: Path) -> None:
+        with self._asking:
+            self._asked += 1
+            ticket = self._asked
+        with self._flushing:
+            if self._flushed < ticket:
+                upto = self._asked
+                storage.sync_file(path)
+                self._flushed = upto
 
     def __del__(self) -> None:
         if self.descriptor >= 0:

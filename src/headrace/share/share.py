@@ -128,7 +128,7 @@ class Share:
 
     def _make_lasting(self) -> None:
         if self.log.is_disk:
-            self.log.storage.sync_file(self._file.path)
+            self._file.flush(self.log.storage)
 
     @property
     def is_there(self) -> bool:

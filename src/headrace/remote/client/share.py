@@ -48,6 +48,7 @@ class RemoteSeat:
         self._version = 0
         self._watch: SlowReply | None = None  # the call that waits for another version
         self._not_before = 0.0  # the next one
+        self._told = ""  # to the log
         self._lock = threading.Lock()  # of the call that waits
 
     @property
@@ -107,8 +108,10 @@ class RemoteSeat:
             self._version = _LOST
         except QueueClosedError:
             raise
-        except HeadraceError as error:  # what is wrong, the next exchange says as well
-            log.warning("node %s is not told of changes: %s", self.name, error)
+        except HeadraceError as error:  # exchanges tell of changes as well, later
+            if str(error) != self._told:
+                log.warning("node %s is not told of changes at once: %s", self.name, error)
+            self._told = str(error)
         if came is None:
             self._not_before = time.monotonic() + _PAUSE_S
         else:

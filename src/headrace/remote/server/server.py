@@ -47,7 +47,7 @@ from headrace.remote.server.station_handlers import StationHandlers
 
 _THREADS = 4  # of each executor
 _FUNCTION_THREADS = 2
-_SHARE_THREADS = 2
+_SHARE_THREADS = 8  # on a disk, one flush serves the calls of all of them
 _WORK_MAX = 1024  # calls that an executor has accepted and not executed
 
 Work = Future[None]
