@@ -141,6 +141,35 @@ def test_a_giver_that_never_lets_go_keeps_its_slices_and_others_go_on() -> None:
     assert busiest(group, costs) <= 1.1
 
 
+def test_a_balancer_looks_less_and_less_often_at_a_session_that_does_not_go_on() -> None:
+    group, costs = MemoryGroup(20), np.full(20, COST)
+    giver = group.node("stubborn")
+    balancer = Balancer(group, patience="5s")
+    group.run(balancer, 2, costs)
+    giver.lets_go = False
+    group.node("new")
+    group.run(balancer, 0.3, costs, tick_s=0.02)
+    before = balancer.statistics().steps
+    group.run(balancer, 4, costs, tick_s=0.02)
+    assert balancer.statistics().steps - before <= 18  # four a second
+
+
+def test_a_step_with_many_slow_changes_keeps_its_lease() -> None:
+    class SlowGroup(MemoryGroup):
+        def _called(self, what: str) -> Ownership:
+            self.clock.advance(0.05)
+            return super()._called(what)
+
+    group = SlowGroup(200, dead_after_s=3600)
+    for number in range(100):
+        group.node(f"node-{number}")
+    balancer = Balancer(group, lease="2s")
+    balancer.step(group.now_s)  # a hundred gives, five seconds
+    assert balancer.is_leader
+    assert not np.any(group.owners() == NOBODY)
+    assert group.state().term == 1
+
+
 def test_a_taker_that_dies_during_a_session_leaves_the_slices_with_the_giver() -> None:
     group, costs = MemoryGroup(60), np.full(60, COST)
     giver = group.node("giver")

@@ -24,7 +24,8 @@ from headrace.errors import HeadraceError, OptionError, QueueClosedError
 from headrace.queue.interface import AnyQueue
 from headrace.remote import connect
 from headrace.slices.algorithms import load_algorithm
-from headrace.slices.balancing import Balanced, BalancerStatistics, Balancing, Patience
+from headrace.slices.balanced import Balanced, BalancerStatistics, Patience
+from headrace.slices.balancing import Balancing
 from headrace.slices.release import Bounds, Release
 from headrace.slices.snapshot import Algorithm
 from headrace.units import parse_age

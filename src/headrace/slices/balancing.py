@@ -13,89 +13,32 @@ moment: a plan is made again, patience begins again, costs are measured again. S
 lease. Every change carries the term of the lease, and the table refuses those of a balancer that was replaced.
 
 A balancer is not in the data path: nodes work, confirm and end their sessions without it. Not here: threads and
-connections (balancer.py), what to move (algorithms.py), what slices cost (costs.py).
+connections (balancer.py), what to move (algorithms.py), what slices cost (costs.py), patience with givers (givers.py).
 """
 
 import logging
 import os
 import time
 from collections import deque
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
-import msgspec
 import numpy as np
 
 from headrace.channel.worker import ErrorLog
 from headrace.errors import BalancerDeposedError
-from headrace.share.interface import NOBODY, Reason, ShareState, ShareTerms, Slices
+from headrace.share.interface import NOBODY, Reason, ShareState
+from headrace.slices.balanced import Balanced, BalancerStatistics, Patience
 from headrace.slices.costs import Costs
+from headrace.slices.givers import Givers, in_session
 from headrace.slices.release import Release
 from headrace.slices.snapshot import Algorithm, Integers, Move, Node, Snapshot, Table, homeless, moves_of, place
+from headrace.units import format_count
 
 SESSION_SLICES_MAX = 4096  # more of them move in several sessions, so that messages stay small
-_PAUSE_S_MAX = 300.0
 _KEEN, _STANDBY_S_MAX = 8, 15.0
+_RENEW = 32  # changes of the table, between two renewals of the lease within one step
 _PLAN_LASTS = 5  # decisions that may be left out while a plan is carried out
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long things take. All in seconds."""
-
-    lease_s: float = 2.0  # a standby takes over so long after the leader has ended
-    decide_s: float = 1.0  # between two decisions about loads
-    session_s: float = 10.0  # for a giver to let go of one slice more
-    rest_s: float = 10.0  # before a slice that has moved for its load may move again
-    idle_step_s: float = 0.25  # between two steps; shorter while sessions run
-    busy_step_s: float = 0.02
-
-
-@runtime_checkable
-class Balanced(Protocol):
-    """A group, as far as a balancer uses it: any AnyShare, and `headrace.testing.MemoryGroup`."""
-
-    @property
-    def terms(self) -> ShareTerms: ...
-    def state(self) -> ShareState: ...
-    def lead(self, balancer: str, lease_s: float, *, yields: bool = False) -> int: ...
-    def begin(self, term: int, giver: int, taker: int, slices: Slices, reason: Reason) -> int: ...
-    def cancel(self, term: int, slices: Slices) -> int: ...
-    def give(self, term: int, taker: int, slices: Slices, reason: Reason) -> int: ...
-    def seize(self, term: int, seat: int) -> int: ...
-    def drain(self, seat: int) -> None: ...
-
-
-class BalancerStatistics(msgspec.Struct, frozen=True):
-    """What a balancer has done since it was made."""
-
-    name: str
-    is_leader: bool
-    term: int
-    steps: int
-    decisions: int
-    decision_s: float  # the last one
-    sessions: int
-    slices_moved: int  # in sessions that were begun
-    slices_given: int  # that had no owner
-    cancelled: int
-    seized: int  # nodes
-    drained: int  # nodes that were released
-    errors: int  # of the algorithm, of the queue and of the network
-    latest_error: str
-    busiest: float  # load of the busiest node, divided by the mean; 0: nothing is measured
-    nodes_wanted: int
-
-
-class _Watched(msgspec.Struct):
-    """A session that runs, or a giver that is left alone."""
-
-    slices: bytes = b""
-    since_s: float = 0.0
-    failures: int = 0
-    until_s: float = 0.0
 
 
 class Balancing:
@@ -124,13 +67,15 @@ class Balancing:
         self._costs = Costs(slices)
         self._moved_s = np.full(slices, -np.inf)
         self._plan: dict[int, deque[Move]] = {}
-        self._givers: dict[int, _Watched] = {}
+        self._givers = Givers(self._patience.session_s)
         self._members: frozenset[tuple[int, str, bool]] = frozenset()
         self._decided_s = -np.inf
         self._seized = np.zeros(slices, bool)
         self._owners: Integers = np.full(slices, NOBODY)
         self._begun = np.zeros(slices, bool)  # slices whose next move is ours
         self._released: set[int] = set()
+        self._moving, self._pause_s = b"", self._patience.idle_step_s
+        self._unrenewed = 0
 
     # --- one step ---------------------------------------------------------------------------------
 
@@ -159,6 +104,14 @@ class Balancing:
         """
         return min(self._patience.lease_s / 4 * max(1.0, self.rank / _KEEN), _STANDBY_S_MAX)
 
+    def _renew(self) -> None:
+        """Before each change: a step with many of them, on a slow disk or link, may take longer than the lease."""
+        self._unrenewed += 1
+        if self._unrenewed >= _RENEW:
+            self._unrenewed = 0
+            if self._share.lead(self.name, self._patience.lease_s, yields=self.yields) != self._term:
+                raise BalancerDeposedError("another balancer leads", "stand by")
+
     def resign(self) -> None:
         """Let a standby lead at once."""
         if self._term:
@@ -179,7 +132,16 @@ class Balancing:
             self._drain_idle(snapshot, now_s)
         self._give()
         begun = self._begin(state, now_s)
-        return self._patience.busy_step_s if begun or self._givers_in_session(state) else self._patience.idle_step_s
+        return self._next_s(begun > 0, state.takers[state.takers != NOBODY].tobytes())
+
+    def _next_s(self, begun: bool, moving: bytes) -> float:
+        """Soon while sessions go on; less and less often while nothing changes, because a state may be large."""
+        if begun or (moving and moving != self._moving):
+            self._pause_s = self._patience.busy_step_s
+        else:
+            self._pause_s = min(self._pause_s * 2, self._patience.idle_step_s) if moving else self._patience.idle_step_s
+        self._moving = moving
+        return self._pause_s
 
     # --- dead nodes and slow givers -----------------------------------------------------------------
 
@@ -188,6 +150,7 @@ class Balancing:
         if not dead:
             return state
         for node in dead:
+            self._renew()
             self._share.seize(self._term, node.seat)
         after = self._share.state()
         still = {(node.seat, node.joined_ns) for node in after.nodes}  # heard of again at the last moment
@@ -198,38 +161,18 @@ class Balancing:
                 _logger.warning("node %s was not heard of for %.1f s: its slices go to others", node.name, node.age_s)
         return after
 
-    @staticmethod
-    def _givers_in_session(state: ShareState) -> dict[int, Integers]:
-        """The slices that each giver has in session."""
-        moving = np.flatnonzero(state.takers != NOBODY)
-        givers = state.owners[moving]
-        return {int(giver): moving[givers == giver] for giver in np.unique(givers)}
-
     def _watch(self, state: ShareState, now_s: float) -> None:
         """Cancel sessions in which nothing has moved for too long."""
-        running = self._givers_in_session(state)
-        alive = {node.seat for node in state.nodes if node.is_alive}
-        for giver, slices in running.items():
-            watched = self._givers.setdefault(giver, _Watched())
-            key = slices.tobytes()
-            if watched.slices != key:
-                watched.slices, watched.since_s = key, now_s
-            elif now_s - watched.since_s > self._patience.session_s:
-                self._share.cancel(self._term, slices.astype(np.uint32))
-                self._begun[slices] = False
-                self._count["cancelled"] += 1
-                watched.failures += 1
-                pause_s = min(self._patience.session_s * 2**watched.failures, _PAUSE_S_MAX)
-                watched.slices, watched.until_s = b"", now_s + pause_s
-                self._plan.pop(giver, None)
-                _logger.warning(
-                    "node at seat %d did not let go of %d slices within %.0f s: it keeps them; next attempt in %.0f s",
-                    giver, len(slices), self._patience.session_s, pause_s,
-                )  # fmt: skip
-        for giver in [giver for giver in self._givers if giver not in running]:
-            watched = self._givers[giver]
-            if giver not in alive or watched.slices:  # it let go
-                del self._givers[giver]
+        for giver, slices, pause_s in self._givers.watch(state, now_s):
+            self._share.cancel(self._term, slices.astype(np.uint32))
+            self._count["cancelled"] += 1
+            self._begun[slices] = False
+            self._plan.pop(giver, None)
+            name = next((node.name for node in state.nodes if node.seat == giver), "that has left")
+            _logger.warning(
+                "node %s did not let go of %s within %.0f s, and keeps them; next attempt in %.0f s",
+                name, format_count(len(slices), "slice"), self._patience.session_s, pause_s,
+            )  # fmt: skip
 
     # --- decide -------------------------------------------------------------------------------------
 
@@ -245,8 +188,7 @@ class Balancing:
         owners = np.where(moving, state.takers, state.owners).astype(np.int64)
         staying = np.isin(owners, [node.number for node in nodes if not node.draining])
         resting = (now_s - self._moved_s < self._patience.rest_s) & staying
-        slow = [giver for giver, watched in self._givers.items() if watched.until_s > now_s]
-        fixed = moving | resting | np.isin(owners, slow)
+        fixed = moving | resting | np.isin(owners, self._givers.left_alone(now_s))
         costs = self._costs.costs(state, {node.number: node.load for node in nodes}, now_s)
         return Snapshot(nodes, owners, costs, fixed)
 
@@ -304,12 +246,13 @@ class Balancing:
         for move in self._plan.pop(NOBODY, ()):
             slices = np.array(move.slices, np.uint32)
             reason: Reason = "dead" if self._seized[slices].any() else "join"
+            self._renew()
             self._count["slices_given"] += self._share.give(self._term, move.taker, slices, reason)
             self._seized[slices] = False
 
     def _begin(self, state: ShareState, now_s: float) -> int:
         """The next session of each giver that is in none; how many began."""
-        running = self._givers_in_session(state)
+        running = in_session(state)
         begun = 0
         for giver in [giver for giver in self._plan if giver not in running]:
             moves = self._plan[giver]
@@ -317,6 +260,7 @@ class Balancing:
                 move = moves.popleft()
                 slices = np.array(move.slices, np.uint32)
                 reason: Reason = "idle" if giver in self._released and move.reason == "drain" else move.reason
+                self._renew()
                 number = self._share.begin(self._term, giver, move.taker, slices, reason)
                 if number:
                     self._moved_s[slices] = now_s if reason == "load" else -np.inf
