@@ -161,6 +161,17 @@ def test_products_of_another_queue_keep_a_slice_unless_the_product_decides(
     assert channel.statistics().spread == expected_spread
 
 
+def test_a_product_that_was_spread_elsewhere_keeps_its_slice(make_quick: MakeQueue) -> None:
+    """So two sites with the same terms agree about it, too; each counts it."""
+    source, target = make_quick("source", origin="there"), make_quick("target")
+    channels = [queue.channel("c", "a", slices=8, assign="modulo:n") for queue in (source, target)]
+    target.put(b"0", feed="a")  # it had its own turn before
+    source.put_many([b"1", b"2", b"3"], feed="a", properties=[{}, {"n": 7}, {}])
+    target.put_batch(source.read_batch())
+    assert slices(source) == slices(target, 2) == [0, 7, 1]
+    assert [channel.statistics().spread for channel in channels] == [2, 3]
+
+
 def test_a_product_that_names_its_origin_is_no_product_of_this_producer(make_quick: MakeQueue) -> None:
     """An archive gives back the products of this very site, with the slices that they had."""
     queue = make_quick()

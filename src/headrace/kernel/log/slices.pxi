@@ -181,7 +181,8 @@ cdef int assign_slice(Store *store, Slicing *slicing, Item *item, uint64_t assig
     elif not item.carried:
         return CODE_SLICE_MISSING
     if not done:
-        item.slice = next_in_turn(slicing)
+        if item.slice >= slicing.slices:         # otherwise it keeps the one that it came with
+            item.slice = next_in_turn(slicing)
         item.spread = 1
     return not done
 

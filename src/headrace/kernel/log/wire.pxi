@@ -3,8 +3,8 @@
 # Out: `gather_records` lays records one after the other, each padded with zeros to a multiple of 8. For a remote
 # client, `gather_placed` adds what only this queue knows of each product: its sequence here, when it arrived, and for
 # products from a station how often they were delivered and revised. The client gives that back to its rows with
-# `place_rows`. Into a queue: `put_rows` assigns names, slices and signatures, and append copies the records and compares
-# their checksums once more. What was verified is what is stored, but for slice and signature.
+# `place_rows`. Into a queue: `put_rows` assigns names, slices and signatures, and append copies the records and
+# compares their checksums once more. What was verified is what is stored, but for slice and signature.
 
 cdef packed struct Placed:           # 24 bytes
     uint64_t sequence
