@@ -32,12 +32,12 @@ def test_a_node_that_dies_before_any_step_leaves_each_result_once(shared_memory:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nodes_that_die_or_are_stopped_at_random_store_each_result_once(shared_memory: Path, kind: str) -> None:
-    run("sink_kills.py", "random", kind, shared_memory, random_seed(), 10)
+    run("sink_kills.py", "random", kind, shared_memory, random_seed(), 8)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nodes_of_a_group_that_die_or_are_stopped_store_each_result_once(shared_memory: Path, kind: str) -> None:
-    assert "each once" in run("sink_nodes.py", kind, shared_memory, random_seed(), 3)
+    assert "each once" in run("sink_nodes.py", kind, shared_memory, random_seed(), 2)
 
 
 @pytest.mark.soak

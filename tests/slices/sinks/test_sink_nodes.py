@@ -1,4 +1,4 @@
-"""Sinks in the hands of a processing node: restored from a backup, and away for a while."""
+"""Sinks in the hands of a processing node: restored from a backup, refusing a result, and away for a while."""
 
 import sqlite3
 from collections.abc import Callable
@@ -44,6 +44,14 @@ def row(product: Any) -> tuple[int]:
 
 
 ALL = list(range(1, 61))
+
+
+def test_a_result_that_is_refused_is_parked_and_holds_up_nothing(queue: Queue, path: Path) -> None:
+    execute(path, "CREATE TABLE choosy (sequence INTEGER CHECK (sequence <> 13))")
+    with ProcessingNode(queue, "s", row, sink=SqliteSink(path, "choosy"), confirm="10ms", retry="10ms"):
+        until(lambda: [parked.sequence for parked in queue.share("s").parked()] == [13])
+        until(lambda: execute(path, "SELECT count(*) FROM choosy") == [(59,)], lambda: sequences(path))
+    assert "CHECK constraint failed" in queue.share("s").parked()[0].error
 
 
 def test_a_sink_that_was_restored_from_a_backup_gets_its_results_again(queue: Queue, path: Path) -> None:
