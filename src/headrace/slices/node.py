@@ -38,6 +38,7 @@ from headrace.errors import (
 )
 from headrace.queue.interface import AnyQueue
 from headrace.remote import connect
+from headrace.selection import Selection
 from headrace.share.interface import NO_MARKS, AnySeat, AnyShare, Holding, Marks, Progress, ShareOptions
 from headrace.share.interface import Work as Report
 from headrace.slices.balancer import Balancer
@@ -108,12 +109,12 @@ class ProcessingNode:
             self._options = _Options(batches, parse_age(retry, "retry"), parse_age(hung_after, "hung_after"))
             self._check(workers, use, work, sink, publish)
             self._share: AnyShare = self._queue.share(stream, group, **terms)
+            self._sink = sink if publish is None else _publishing(self._queue, self._share.feed, publish)
         except BaseException:
             if self._opened is not None:
                 self._opened.close()
             raise
         self._work, self._use, self._name = work, use, name
-        self._sink = QueueSink(self._queue, publish) if publish is not None else sink
         own = self._share.terms
         self._inbox: queues.SimpleQueue[Intaken | Exception | tuple[Worker, Task, Outcome] | None]
         self._inbox = queues.SimpleQueue()
@@ -586,6 +587,16 @@ class ProcessingNode:
         self._conductor.go_back(failure, time.monotonic() + self._options.retry_s)
         self._is_dirty, self._confirm_s = True, 0.0  # the others are stored at once
         self._fail(failure)
+
+
+def _publishing(queue: AnyQueue, stream: str, feed: str) -> QueueSink:
+    """A sink for results on a feed of the queue itself, which must be outside of the stream."""
+    if Selection(stream).wants_feed(feed):
+        raise OptionError(
+            f"publish: feed {feed!r} is part of the stream {stream!r}; results would be worked on again, without end",
+            "publish on a feed outside of the stream",
+        )
+    return QueueSink(queue, feed)
 
 
 def _nothing_done(task: Task) -> Outcome:

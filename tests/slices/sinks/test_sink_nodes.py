@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import Queue
+from headrace.errors import FeedError, OptionError
 from headrace.slices import ProcessingNode, SqliteSink
 from support.waiting import until
 
@@ -71,3 +72,15 @@ def test_a_sink_that_is_away_is_waited_for(queue: Queue, path: Path) -> None:
             until(lambda: sink.statistics().claims == 0 and queue.share("s").state().nodes)
             other.execute("COMMIT")
             until(lambda: sequences(path) == ALL, lambda: sequences(path))
+
+
+def test_results_are_not_published_into_the_stream_itself(make_quick: Make) -> None:
+    queue = make_quick("tree")
+    queue.channel("s", "wx/**", slices=4)
+    with pytest.raises(OptionError, match="'wx/derived' is part of the stream 'wx/\\*\\*'"):
+        ProcessingNode(queue, "s", row, publish="wx/derived")
+    with pytest.raises(FeedError):
+        ProcessingNode(queue, "s", row, publish="a//b")
+    queue.put(b"1", feed="wx/a")
+    with ProcessingNode(queue, "s", lambda product: bytes(product.payload), publish="derived", confirm="10ms"):
+        until(lambda: queue.next == 3)
