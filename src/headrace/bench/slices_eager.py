@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from headrace.bench.processes import processes
+from headrace.bench.processes import Pool
 from headrace.bench.slices_nodes import STREAM, Records
 from headrace.queue import Queue
 from headrace.queue.interface import AnyFollower
@@ -80,8 +80,8 @@ class Members:
 
 
 @contextmanager
-def members(path: Path, count: int) -> Iterator[Members]:
-    with processes(_be_member, [(path,)] * count) as pipes:
+def members(pool: Pool, path: Path, count: int) -> Iterator[Members]:
+    with pool.run(_be_member, [(path,)] * count) as pipes:
         yield Members(pipes)
 
 

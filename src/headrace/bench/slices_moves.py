@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.bench import slices_eager
-from headrace.bench.processes import processes
+from headrace.bench.processes import Pool
 from headrace.bench.report import Announce, Figure
 from headrace.bench.slices_nodes import STREAM, Records, node_processes, records_of, spread, stream, wait_for
 from headrace.queue import Queue
@@ -75,12 +75,12 @@ class Run:
         return float(np.median([each.max(initial=0.0) for each in found])) if found else 0.0
 
 
-def measure(folder: Path, scale: float, progress: Announce) -> dict[str, Run]:
+def measure(folder: Path, scale: float, pool: Pool, progress: Announce) -> dict[str, Run]:
     """The three runs."""
-    seconds, runs = max(1.5, SECONDS * min(scale, 1.0)), dict[str, Run]()
+    seconds, runs = max(1.2, SECONDS * min(scale, 1.0)), dict[str, Run]()
     for kind, words in (("none", "no moves"), ("slice", "slices move"), ("world", "the world stops for each move")):
         progress(f"{RATE:,} items/s, {words}")
-        runs[kind] = _run(folder / "moves", kind, seconds)
+        runs[kind] = _run(folder / "moves", kind, seconds, pool)
     return runs
 
 
@@ -119,13 +119,13 @@ def _at(values: Floats, share: float) -> float:
 # --- a run ----------------------------------------------------------------------------------------
 
 
-def _run(path: Path, kind: str, seconds: float) -> Run:
+def _run(path: Path, kind: str, seconds: float, pool: Pool) -> Run:
     if kind == "world":
-        return _run_eager(path, seconds)
+        return _run_eager(path, seconds, pool)
     with (
         stream(path) as (queue, share),
-        node_processes(path, NODES, 0.0) as nodes,
-        processes(_put, [(path, seconds)]) as (producer,),
+        node_processes(pool, path, NODES, 0.0) as nodes,
+        pool.run(_put, [(path, seconds)]) as (producer,),
     ):
         owners = spread(share, NODES)
         mover = _Mover(share, owners)
@@ -135,16 +135,16 @@ def _run(path: Path, kind: str, seconds: float) -> Run:
         puts_ns: Records = producer.recv()
         wait_for(share, len(puts_ns))
         records = [records_of(node) for node in nodes]
-        return _account(kind, puts_ns, records, first, done, seconds, mover.session_ms())
+        return account(kind, puts_ns, records, first, done, seconds, mover.session_ms())
 
 
-def fastest_moves(folder: Path, scale: float) -> float:
+def fastest_moves(folder: Path, scale: float, pool: Pool) -> float:
     """Moves per second under the same rate, each as soon as the one before is over."""
-    seconds = max(1.0, 4.0 * min(scale, 1.0))
+    seconds = max(0.2, 4.0 * min(scale, 1.0))
     with (
         stream(folder / "fastest") as (_, share),
-        node_processes(folder / "fastest", NODES, 0.0),
-        processes(_put, [(folder / "fastest", seconds + _LEAD_S)]) as (producer,),
+        node_processes(pool, folder / "fastest", NODES, 0.0),
+        pool.run(_put, [(folder / "fastest", seconds + _LEAD_S)]) as (producer,),
     ):
         mover = _Mover(share, spread(share, NODES))
         producer.send("go")
@@ -207,19 +207,19 @@ def _put(parent: Connection, path: Path, seconds: float) -> None:
     parent.send(np.array(times, np.int64))
 
 
-def _run_eager(path: Path, seconds: float) -> Run:
+def _run_eager(path: Path, seconds: float, pool: Pool) -> Run:
     """The same, by consumers that all stop for each move."""
     with (
         stream(path) as (queue, share),
-        slices_eager.members(path, NODES) as group,
-        processes(_put, [(path, seconds)]) as (producer,),
+        slices_eager.members(pool, path, NODES) as group,
+        pool.run(_put, [(path, seconds)]) as (producer,),
     ):
         first = queue.next
         group.assign(np.arange(share.terms.slices) % NODES, first)
         producer.send("go")
         done = _beat(group.rebalance, seconds)
         puts_ns: Records = producer.recv()
-        run = _account("world", puts_ns, group.end(first + len(puts_ns)), first, done, seconds)
+        run = account("world", puts_ns, group.end(first + len(puts_ns)), first, done, seconds)
         run.stops = _stops_of(run)
         return run
 
@@ -227,7 +227,7 @@ def _run_eager(path: Path, seconds: float) -> Run:
 # --- the oracle -----------------------------------------------------------------------------------
 
 
-def _account(
+def account(
     kind: str, puts_ns: Records, records: list[Records], first: int, moves_ns: list[int], seconds: float,
     session_ms: Floats | None = None,
 ) -> Run:  # fmt: skip

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headrace.bench.processes import processes
+from headrace.bench.processes import Pool
 from headrace.bench.report import Announce, Figure
 from headrace.bench.slices_remote import serve
 from headrace.queue import Queue
@@ -38,25 +38,25 @@ _BATCH = 1000
 _SPREAD_S = 0.2  # for nodes to begin with slices that they were given
 
 
-def run(folder: Path, scale: float, progress: Announce) -> Iterator[Figure]:
+def run(folder: Path, scale: float, pool: Pool, progress: Announce) -> Iterator[Figure]:
     """All figures. `scale` reduces times and numbers of items; from 1 on, the best of three runs counts."""
     seconds, runs = max(0.5, 4.0 * min(scale, 1.0)), 3 if scale >= 1 else 1
     progress(f"{', '.join(map(str, NODES))} nodes, work that sleeps {SLEEP_S * 1000:g} ms")
-    yield from _linear(folder, seconds, runs)
+    yield from _linear(folder, pool, seconds, runs)
     items = max(5_000, int(1_000_000 * min(scale, 1.0)))
     for kind, goal in (("local", LOCAL_GOAL), ("remote", REMOTE_GOAL)):
         progress(f"{items:,} items through one {kind} node")
-        yield from _throughput(folder, kind, goal, items, runs)
+        yield from _throughput(folder, pool, kind, goal, items, runs)
     progress("latency of single items")
     for kind in ("local", "remote"):
-        yield from _latency(folder, kind, max(40, int(LATENCY_ITEMS * min(scale, 1.0))))
+        yield from _latency(folder, pool, kind, max(40, int(LATENCY_ITEMS * min(scale, 1.0))))
 
 
 # --- figures --------------------------------------------------------------------------------------
 
 
-def _linear(folder: Path, seconds: float, runs: int) -> Iterator[Figure]:
-    rates = {count: max(_sleeping_rate(folder, count, seconds) for _ in range(runs)) for count in NODES}
+def _linear(folder: Path, pool: Pool, seconds: float, runs: int) -> Iterator[Figure]:
+    rates = {count: max(_sleeping_rate(folder, pool, count, seconds) for _ in range(runs)) for count in NODES}
     for count, rate in rates.items():
         yield Figure(f"sleep-{count}", f"{_nodes(count)}, work that sleeps {SLEEP_S * 1000:g} ms", rate, "items/s")
     for count in NODES[1:]:
@@ -64,11 +64,11 @@ def _linear(folder: Path, seconds: float, runs: int) -> Iterator[Figure]:
         yield Figure(f"linear-{count}", f"{_nodes(count)} against {count} times one", share, "of linear", LINEAR)
 
 
-def _sleeping_rate(folder: Path, nodes: int, seconds: float) -> float:
+def _sleeping_rate(folder: Path, pool: Pool, nodes: int, seconds: float) -> float:
     """Items per second while there is more to do than they can."""
     with stream(folder / "sleep", assign="round_robin") as (queue, share):
         fill(queue, int(nodes * (seconds + 5) / SLEEP_S))
-        with node_processes(queue.path, nodes, SLEEP_S):
+        with node_processes(pool, queue.path, nodes, SLEEP_S):
             spread(share, nodes)
             time.sleep(_SPREAD_S)
             before, begun_s = _confirmed(share), time.monotonic()
@@ -76,21 +76,23 @@ def _sleeping_rate(folder: Path, nodes: int, seconds: float) -> float:
             return (_confirmed(share) - before) / (time.monotonic() - begun_s)
 
 
-def _throughput(folder: Path, kind: str, goal: float, items: int, runs: int) -> Iterator[Figure]:
+def _throughput(folder: Path, pool: Pool, kind: str, goal: float, items: int, runs: int) -> Iterator[Figure]:
     for batches in (False, True):
         with stream(folder / "rate") as (queue, _):
             fill(queue, items)
-            rate = max(_rate(queue, kind, items, batches, turn) for turn in range(runs))
+            rate = max(_rate(queue, pool, kind, items, batches, turn) for turn in range(runs))
         what = f"one {kind} node, items of {ITEM_BYTES} B, work on {'batches' if batches else 'single products'}"
         yield Figure(f"{kind}{'-batches' * batches}", what, rate, "items/s", None if batches else goal)
 
 
-def _rate(queue: Queue, kind: str, items: int, batches: bool, turn: int) -> float:
+def _rate(queue: Queue, pool: Pool, kind: str, items: int, batches: bool, turn: int) -> float:
     """Items per second from the first one to the confirmation of the last, by a new group."""
     share = queue.share(STREAM, f"run-{turn}")
     with ExitStack() as parts:
-        where = parts.enter_context(_site(queue.path)) if kind == "remote" else str(queue.path)
-        (node,) = parts.enter_context(node_processes(where, 1, 0.0, share.terms.group, batches=batches, records=False))
+        where = parts.enter_context(_site(pool, queue.path)) if kind == "remote" else str(queue.path)
+        (node,) = parts.enter_context(
+            node_processes(pool, where, 1, 0.0, share.terms.group, batches=batches, records=False)
+        )
         spread(share, 1)
         deadline = time.monotonic() + WAIT_S
         while _confirmed(share) < items and time.monotonic() < deadline:
@@ -100,10 +102,10 @@ def _rate(queue: Queue, kind: str, items: int, batches: bool, turn: int) -> floa
         return items / (ended_ns - begun_ns) * 1e9
 
 
-def _latency(folder: Path, kind: str, items: int) -> Iterator[Figure]:
+def _latency(folder: Path, pool: Pool, kind: str, items: int) -> Iterator[Figure]:
     with stream(folder / "latency") as (queue, share), ExitStack() as parts:
-        where = parts.enter_context(_site(queue.path)) if kind == "remote" else str(queue.path)
-        (node,) = parts.enter_context(node_processes(where, 1, 0.0))
+        where = parts.enter_context(_site(pool, queue.path)) if kind == "remote" else str(queue.path)
+        (node,) = parts.enter_context(node_processes(pool, where, 1, 0.0))
         spread(share, 1)
         time.sleep(_SPREAD_S)
         begun_ns = []
@@ -145,11 +147,18 @@ def fill(queue: Queue, items: int) -> None:
 
 @contextmanager
 def node_processes(
-    where: Path | str, count: int, sleep_s: float, group: str = "main", *, batches: bool = False, records: bool = True
+    pool: Pool,
+    where: Path | str,
+    count: int,
+    sleep_s: float,
+    group: str = "main",
+    *,
+    batches: bool = False,
+    records: bool = True,
 ) -> Iterator[list[Connection]]:
     """So many nodes; they have joined, and own nothing yet."""
     arguments = [(str(where), group, sleep_s, batches, records) for _ in range(count)]
-    with processes(_be_node, arguments) as pipes:
+    with pool.run(_be_node, arguments) as pipes:
         try:
             yield pipes
         finally:
@@ -194,8 +203,8 @@ def records_of(pipe: Connection) -> Records:
 
 
 @contextmanager
-def _site(path: Path) -> Iterator[str]:
-    with processes(serve, [(path,)]) as (site,):
+def _site(pool: Pool, path: Path) -> Iterator[str]:
+    with pool.run(serve, [(path,)]) as (site,):
         yield site.recv()
         site.send("stop")
 

@@ -259,7 +259,7 @@ def zipf_figures(scale: float) -> Iterator[Figure]:
     for nodes in ZIPF_NODES:
         costs = zipf_costs(slices, _at_least(PUBLISHERS, scale, 1000), nodes * FILL)
         before, after, moved = zipf_balance(costs, nodes)
-        best = max(1.0, float(costs.max()) / (costs.sum() / nodes))
+        best = max(1.0, float(costs.max() / costs.sum()) * nodes)
         where = f"Zipf {ZIPF:g}, {slices:,} slices, {nodes} nodes"
         yield Figure(f"zipf-{nodes}-before", f"{where}: busiest node, slices spread by number", before, "× mean")
         beside = "" if best <= 1 + BOUND else f"one slice alone: {best:.2f}"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.bench.processes import processes
+from headrace.bench.processes import Pool
 from headrace.bench.report import Announce, Figure
 from headrace.bench.slices_nodes import STREAM, node_processes, spread, stream
 from headrace.queue import Queue
@@ -26,17 +26,17 @@ SEED = 14
 _EVERY_S = 0.01
 
 
-def run(folder: Path, scale: float, progress: Announce) -> Iterator[Figure]:
+def run(folder: Path, scale: float, pool: Pool, progress: Announce) -> Iterator[Figure]:
     """Both figures. `scale` reduces the times."""
-    seconds, settle_s = max(1.0, SECONDS * min(scale, 1.0)), max(1.0, SETTLE_S * min(scale, 1.0))
+    seconds, settle_s = max(0.5, SECONDS * min(scale, 1.0)), max(0.5, SETTLE_S * min(scale, 1.0))
     with (
         stream(folder / "zipf") as (_, share),
-        node_processes(folder / "zipf", NODES, SLEEP_S, records=False),
-        processes(_put, [(folder / "zipf",)]) as (producer,),
+        node_processes(pool, folder / "zipf", NODES, SLEEP_S, records=False),
+        pool.run(_put, [(folder / "zipf",)]) as (producer,),
     ):
         spread(share, NODES)
         progress(f"Zipf {ZIPF:g} with {NODES} nodes, slices by number")
-        time.sleep(1.0)
+        time.sleep(seconds / 5)
         before, largest = _busiest(share, seconds)
         progress(f"Zipf {ZIPF:g} with {NODES} nodes, balanced")
         with Balancer(share) as balancer:
@@ -75,3 +75,4 @@ def _put(parent: Connection, path: Path) -> None:
             queue.put_many([b""] * each, feed=STREAM, ident=idents)
             number += each
             time.sleep(max(0.0, begun_s + number / RATE - time.monotonic()))
+        parent.recv()

@@ -280,6 +280,37 @@ def clients(
         )
 
 
+@bench.command("slices", short_help="Processing nodes that share a stream.")
+@_place_option
+@_scale_option
+@click.option("--plots", metavar="FOLDER", type=click.Path(file_okay=False), help="Save pictures there, as PNG.")
+@click.option("--spark/--no-spark", default=True, help="With or without the part that starts Spark.")
+@json_option
+def slices(place: str | None, scale: float, plots: str | None, spark: bool, as_json: bool) -> None:
+    """Measure slices: their assignment, processing nodes, moves under load, skewed streams, a thousand nodes.
+
+    Real nodes are processes of this machine. Run it when nothing else runs; the first figure is the machine's load.
+
+    \b
+    Example:
+      headrace bench slices
+      headrace bench slices --scale 0.1 --plots plots --no-spark --json
+    """
+    from headrace.bench import slices as measured
+    from headrace.extras import require
+
+    require("sites", *(["plots"] if plots else []), *(["spark"] if spark else []))  # at once, and not after minutes
+    with _place(place) as (folder, kept_in):
+        _measure(
+            "slices",
+            f"slices --scale {scale:g}{'' if spark else ' --no-spark'}",
+            kept_in,
+            lambda progress: measured.run(folder, scale, progress, spark=spark, plots=Path(plots) if plots else None),
+            measured.NOT_MEASURED,
+            as_json,
+        )
+
+
 @bench.command("start", short_help="How fast commands start.")
 @_place_option
 @_scale_option
