@@ -12,6 +12,7 @@ import pytest
 from headrace import Queue
 from headrace.errors import (
     BalancerDeposedError,
+    ChannelInUseError,
     ChannelMissingError,
     OptionError,
     SeatLostError,
@@ -206,9 +207,31 @@ def test_what_does_not_fit_is_refused_by_name(queue: Queue) -> None:
     assert queue.shares() == [("radar", "main")]
 
 
-def test_a_group_of_an_earlier_channel_is_not_taken_for_that_of_the_new_one(queue: Queue) -> None:
-    queue.share("radar")
+def test_a_channel_that_nodes_share_is_not_removed(queue: Queue) -> None:
+    share = queue.share("radar")
+    with pytest.raises(ChannelInUseError, match="has groups of processing nodes: main; delete them first"):
+        queue.channel("radar").remove(force=True)
+    share.remove()
     queue.channel("radar").remove()
+    assert queue.channels() == []
+
+
+def test_a_node_that_has_left_has_no_slices_in_the_history(queue: Queue) -> None:
+    share = queue.share("radar")
+    seat = share.join("one")
+    given(share)
+    seat.exchange(Progress(load=Load()))
+    seat.leave()
+    assert [(each.node, each.slices) for each in share.history()] == [("one", 8), ("one", 0)]
+
+
+def test_a_group_of_an_earlier_channel_is_not_taken_for_that_of_the_new_one(queue: Queue) -> None:
+    document = queue.path / "shares.json"
+    queue.share("radar")
+    before = document.read_bytes()
+    document.write_bytes(b'{"format": 1}')
+    queue.channel("radar").remove()
+    document.write_bytes(before)  # as after a restored backup
     queue.channel("radar", "wx/**", slices=8)
     with pytest.raises(ShareExistsError, match="belongs to an earlier channel"):
         queue.share("radar")

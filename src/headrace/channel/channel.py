@@ -167,11 +167,20 @@ class Channel:
             membership.change_channel(self._context, options)
 
     def remove(self, *, force: bool = False) -> None:
-        """Remove the channel; with `force` its stations too. Its products stay in the queue."""
+        """Remove the channel; with `force` its stations too. Its products stay in the queue.
+
+        ChannelInUseError, also with `force`, while groups of processing nodes share it: they would wait for products
+        that have no slices any more.
+        """
         context = self._context
         with self._file.changing() as document:
             definition = context.definition
-            stations = self.stations()
+            groups, stations = context.groups(self.name), self.stations()
+            if groups:
+                raise ChannelInUseError(
+                    f"channel {self.name!r} has groups of processing nodes: {', '.join(groups)}",
+                    "delete them first: headrace slices delete",
+                )
             if stations and not force:
                 raise ChannelInUseError(
                     f"channel {self.name!r} has stations: {', '.join(stations)}",
@@ -242,16 +251,17 @@ class Channel:
 
 
 def open_channel(
-    log: Log, stations: Stations, name: str, feed: str | None = None, **options: Unpack[ChannelOptions]
-) -> Channel:
-    """The channel `name` of a queue.
+    log: Log, stations: Stations, groups: Callable[[str], list[str]], name: str, feed: str | None = None,
+    **options: Unpack[ChannelOptions],
+) -> Channel:  # fmt: skip
+    """The channel `name` of a queue. `groups` says which groups of processing nodes share a channel.
 
     Without a feed and options it must exist. With a feed it is created, or opened if it exists on the same terms;
     ChannelExistsError names every difference. TermsError lists every conflict of the options.
     """
     check_name(name, "channel", ChannelNameError)
     path, file = log.path, DefinitionFile(log.path)
-    context = ChannelContext(log, stations, file, name)
+    context = ChannelContext(log, stations, file, name, groups)
     channel = Channel(context)
     if feed is None and not options:
         definition_of(path, file.read(), name)

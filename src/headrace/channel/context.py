@@ -1,10 +1,11 @@
 """ChannelContext: what the parts of a channel need of it.
 
-Stations, suppliers and the channel itself stand on the same four things: the log, the stations of the queue, the file
-of definitions and the channel's name. The definition is always the current one; another process may change it.
+Stations, suppliers and the channel itself stand on the same things: the log, the stations of the queue, the file of
+definitions and the channel's name. The definition is always the current one; another process may change it.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ class ChannelContext:
     stations: Stations  # of the whole queue, those of other channels included
     file: DefinitionFile
     name: str
+    groups: Callable[[str], list[str]]  # of processing nodes that share the channel of this name
 
     @property
     def definition(self) -> Definition:

@@ -64,7 +64,7 @@ from headrace.selection import Selection
 from headrace.selection.functions import Function, Functions
 from headrace.share.file import ShareFiles
 from headrace.share.interface import ShareOptions
-from headrace.share.share import MAIN, Share, list_shares, open_share
+from headrace.share.share import MAIN, Share, groups_of, list_shares, open_share
 from headrace.station.gates import StationGates
 from headrace.station.leases import is_failure
 from headrace.station.opening import open_station
@@ -330,7 +330,7 @@ class Queue:
     def channel(self, name: str, feed: str | None = None, **terms: Unpack[ChannelOptions]) -> Channel:
         """The channel called `name`: a feed subtree with terms that its stations inherit (docs/channels.md)."""
         self._log.check_open()
-        return open_channel(self._log, self._stations, name, feed, **terms)
+        return open_channel(self._log, self._stations, partial(groups_of, self._log), name, feed, **terms)
 
     def channels(self) -> list[str]:
         """The names of all channels."""

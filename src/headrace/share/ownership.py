@@ -139,6 +139,7 @@ class Ownership:
             self._end_session(number, outcome, now.wall_ns)
         self._untake(np.concatenate([owned, coming]))
         self._disown(owned)
+        self._add_sample(seat, Load(), 0.0, now)  # its last: it has nothing any more
         entry["instance"] = 0
         self._changed(seat)  # a node that waits learns that it lost its seat
 
@@ -443,10 +444,13 @@ class Ownership:
         if since >= SAMPLE_NS:
             busy = (int(entry["busy_ns"]) - int(entry["sampled_busy_ns"])) / since if entry["sampled"] else 0.0
             entry["sampled"], entry["sampled_busy_ns"] = now.boot_ns, entry["busy_ns"]
-            place = int(self._header["samples"]) % SAMPLES
-            slices = int(np.count_nonzero(owners_of(self.table.words) == seat))
-            self.table.samples[place] = (now.wall_ns, load.waiting, load.cpu, busy, slices, seat, entry["name"])
-            self._header["samples"] += 1
+            self._add_sample(seat, load, busy, now)
+
+    def _add_sample(self, seat: int, load: Load, busy: float, now: Moment) -> None:
+        place = int(self._header["samples"]) % SAMPLES
+        name, slices = self._seats[seat]["name"], len(self._owned(seat))
+        self.table.samples[place] = (now.wall_ns, load.waiting, load.cpu, busy, slices, seat, name)
+        self._header["samples"] += 1
 
     # --- small ------------------------------------------------------------------------------------
 

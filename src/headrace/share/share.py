@@ -277,6 +277,11 @@ def open_share(
     return Share(log, existing, definition)
 
 
+def groups_of(log: Log, stream: str) -> list[str]:
+    """The names of the groups of one stream."""
+    return [group for of, group in list_shares(log) if of == stream]
+
+
 def list_shares(log: Log) -> list[tuple[str, str]]:
     """Stream and name of every group."""
     return sorted((each.stream, each.group) for each in files.read_document(log.path).groups)
