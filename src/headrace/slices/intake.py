@@ -27,6 +27,7 @@ ROWS = 8192  # in one batch
 BYTES = 16 << 20
 _PAUSE_S = 0.2  # after an error
 _IDLE_S = 1.0
+SPANS_MAX = 1000  # of slices in one selection, whose text a site has to accept
 _FOLLOW_S = 5.0  # without a product; a change of slices ends it
 
 
@@ -164,4 +165,18 @@ class Intake:
             follower.wait(_FOLLOW_S)
 
     def _selection(self, slices: Flags) -> Selection:
-        return Selection(feed=self._feed, slices=np.flatnonzero(slices).tolist())
+        return Selection(feed=self._feed, slices=np.flatnonzero(in_spans(slices)).tolist())
+
+
+def in_spans(slices: Flags, spans_max: int = SPANS_MAX) -> Flags:
+    """These slices; if they have too many gaps, also those in the smallest gaps, which the node then skips."""
+    numbers = np.flatnonzero(slices)
+    gaps = np.diff(numbers)
+    if np.count_nonzero(gaps > 1) < spans_max:
+        return slices
+    breaks = np.sort(np.argpartition(gaps, -(spans_max - 1))[-(spans_max - 1) :])
+    wider = np.zeros(len(slices) + 1, np.int64)
+    np.add.at(wider, numbers[np.append(0, breaks + 1)], 1)
+    np.add.at(wider, numbers[np.append(breaks, len(numbers) - 1)] + 1, -1)
+    spanned: Flags = np.cumsum(wider)[:-1] > 0
+    return spanned
