@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import guides
+import nodes
 import pipelines
 import queues
 import sites
@@ -14,7 +15,7 @@ IMAGES = Path(__file__).parent.parent / "images"
 def drawings() -> dict[str, Drawing]:
     """Every drawing, by the name of its file."""
     found = {}
-    for module in (queues, sites, pipelines, guides):
+    for module in (queues, nodes, sites, pipelines, guides):
         for function in module.DRAWINGS:
             found[function.__name__.replace("_", "-")] = function()
     return found

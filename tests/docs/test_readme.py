@@ -17,6 +17,7 @@ SHOWN = {
     "4": ["2 of 2 waiting, no consumer attached", "exit code 3"],
     "5": ["4 SAUS70_KWBC_061400.txt", "here"],
     "6": ["rules.toml is valid", "KPHX"],
+    "7": ["two   alive", "wx/derived", "two has left", "group main of stream bulletins: 64 slices, 1 node"],
 }
 
 

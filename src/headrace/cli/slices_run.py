@@ -67,6 +67,7 @@ def _terms(options: dict[str, Any]) -> dict[str, Any]:
 @click.option("--publish", type=FEED, shell_complete=completes("feed"), help="Put results into this feed of QUEUE.")
 @click.option("--retry", type=AGE, default="1s", show_default=True, help="The pause after a failed attempt.")
 @click.option("--hung-after", type=AGE, default="10min", show_default=True, help="Give an attempt up after so long.")
+@click.option("--confirm", type=AGE, help="How often positions are confirmed. [default: 20ms, with a sink 500ms]")
 @click.option("--timeout", type=AGE, help="End when there was nothing to do for this long. [default: run on]")
 @click.option("--balance/--no-balance", default=True, help="Stand by as the balancer of the group, or do not.")
 @stream_options

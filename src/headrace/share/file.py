@@ -74,14 +74,25 @@ def changing(path: Path) -> Iterator[ShareDocument]:
     """Hold the lock for making and removing groups; yields the document."""
     try:
         if not (path / FOLDER).exists():
-            if not (path / FILE).exists():
-                write_document(path, ShareDocument())
-            (path / FOLDER).mkdir(exist_ok=True)
+            _make_folder(path)
         held = locked(path / FOLDER / "lock")
         with held:
             yield read_document(path)
     except OSError as error:
         raise explain_os_error(error, path) from error
+
+
+def _make_folder(path: Path) -> None:
+    """Make the folder of the tables, after a document: alone is a sign of damage. Others may do the same now."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        lock_file(descriptor)
+        if not (path / FOLDER).exists():
+            if not (path / FILE).exists():
+                write_document(path, ShareDocument())
+            (path / FOLDER).mkdir()
+    finally:
+        os.close(descriptor)
 
 
 def table_path(path: Path, terms: ShareTerms) -> Path:

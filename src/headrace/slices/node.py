@@ -16,9 +16,12 @@ its slices went to others, it discards what is not confirmed and joins again.
 import logging
 import os
 import queue as queues
+import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import TracebackType
@@ -168,10 +171,11 @@ class ProcessingNode:
         return self
 
     def run(self) -> None:
-        """Work until `stop` is called, the node is drained, or Ctrl-C."""
+        """Work until `stop` is called, the node is drained, or Ctrl-C or SIGTERM comes; a second one ends at once."""
         self.start()
         try:
-            self.wait()
+            with _terminable():
+                self.wait()
         finally:
             self.stop()
 
@@ -597,6 +601,20 @@ def _publishing(queue: AnyQueue, stream: str, feed: str) -> QueueSink:
             "publish on a feed outside of the stream",
         )
     return QueueSink(queue, feed)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends the block as Ctrl-C does, unless the program handles it in its own way."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _nothing_done(task: Task) -> Outcome:
