@@ -28,7 +28,7 @@ BYTES = 16 << 20
 _PAUSE_S = 0.2  # after an error
 _IDLE_S = 1.0
 SPANS_MAX = 1000  # of slices in one selection, whose text a site has to accept
-_FOLLOW_S = 5.0  # without a product; a change of slices ends it
+_FOLLOW_S = 2.0  # without a product; after a change of slices, a site forgets the read only then
 
 
 class Intaken(NamedTuple):
