@@ -21,6 +21,7 @@ from headrace.remote.protocol.share_calls import WatchSeat
 from headrace.remote.server.clients import Client
 from headrace.remote.server.pending_call import PendingCall
 from headrace.share.file import Changes
+from headrace.share.interface import Flags
 from headrace.share.share import Share
 
 WAITING_MAX = 4096
@@ -48,15 +49,13 @@ class _Group:
             self.waiting = [each for each, is_changed in pairs if not is_changed and each[0].deadline > now]
         return taken
 
-    def _changed(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _changed(self) -> Flags:
         """Which of the calls know another version than that of their seat, or have lost it."""
         calls, seats = [call for _, call in self.waiting], self.share.table.seats
         places = np.array([call.seat for call in calls], np.int64)
         seen = np.array([call.seen for call in calls], np.uint64)
         instances = np.array([call.instance for call in calls], np.uint64)
-        changed: np.ndarray[tuple[int], np.dtype[np.bool_]] = (seats["version"][places] != seen) | (
-            seats["instance"][places] != instances
-        )
+        changed: Flags = (seats["version"][places] != seen) | (seats["instance"][places] != instances)
         return changed
 
 
@@ -68,6 +67,7 @@ class WaitingSeats:
         self._path, self._hand_over = path, hand_over
         self._groups: dict[int, _Group] = {}  # by the number of the group, which is never reused
         self._of_one: Counter[Client] = Counter()
+        self._count = 0
         self._lock = threading.Lock()
         self._is_used = threading.Event()  # at least one call waits
         self._is_stopped = False
@@ -76,7 +76,7 @@ class WaitingSeats:
 
     def __len__(self) -> int:
         """How many calls wait."""
-        return self._of_one.total()
+        return self._count
 
     def add(self, pending: PendingCall, call: WatchSeat, share: Share) -> None:
         """Reply when the version of the seat is not `seen`, or the time of the call is over. FabricError at the limit.
@@ -93,6 +93,7 @@ class WaitingSeats:
                 group = self._groups.setdefault(share.terms.number, _Group(share))
                 group.waiting.append((pending, call))
                 self._of_one[pending.client] += 1
+                self._count += 1
                 self._is_used.set()
         if not waits:
             pending.finish(Number(version))
@@ -133,6 +134,7 @@ class WaitingSeats:
         return min(max(min(deadlines) - now, _TURN_S_MIN), _TURN_S_MAX) if deadlines else None
 
     def _count_off(self, client: Client) -> None:
+        self._count -= 1
         self._of_one[client] -= 1
         if not self._of_one[client]:
             del self._of_one[client]
@@ -142,7 +144,7 @@ class WaitingSeats:
         with self._lock:
             self._is_stopped = True
             left = [(pending, group.share) for group in self._groups.values() for pending, _ in group.waiting]
-            self._groups, self._of_one = {}, Counter()
+            self._groups, self._of_one, self._count = {}, Counter(), 0
         self._is_used.set()
         if self._thread is not None and self._changes is not None:
             self._changes.tell()
