@@ -16,6 +16,8 @@ from headrace.product.batch import Batch
 from headrace.product.product import Product
 from headrace.share.interface import Flags, Positions, Slices
 
+FOREVER = np.uint64(0xFFFF_FFFF_FFFF_FFFF)  # a position behind every product
+
 
 class Portion(NamedTuple):
     """Some rows of one batch."""
@@ -100,6 +102,30 @@ class Backlog:
                 self._count(left, 1)
         self._portions = kept
 
+    def cut(self, keep: int, slices: int) -> Positions:
+        """Forget all but the first `keep` products of each slice; by slice, the first one forgotten, or FOREVER."""
+        before, first = np.zeros(slices, np.int64), np.full(slices, FOREVER, np.uint64)
+        kept: deque[Portion] = deque()
+        for portion in self._portions:
+            stays = before[portion.slices] + _ranks(portion.slices) < keep
+            before += np.bincount(portion.slices, minlength=slices)
+            np.minimum.at(first, portion.slices[~stays], portion.sequences[~stays])
+            left = portion if stays.all() else portion.where(stays)
+            if len(left):
+                kept.append(left)
+            if left is not portion:
+                self._count(portion, -1)
+                self._count(left, 1)
+        self._portions = kept
+        return first
+
+    def slices(self, slices: int) -> Flags:
+        """Of which slices there are products, of so many."""
+        found = np.zeros(slices, np.bool_)
+        for portion in self._portions:
+            found[portion.slices] = True
+        return found
+
     def discard(self, slice_number: int, sequence: int) -> None:
         """Forget one product: it was given up."""
         for place, portion in enumerate(self._portions):
@@ -131,3 +157,13 @@ class Backlog:
 def _free(portion: Portion, blocked: Flags, stops: Positions | None) -> Flags:
     free: Flags = ~blocked[portion.slices]
     return free if stops is None else free & (portion.sequences < stops[portion.slices])
+
+
+def _ranks(slices: Slices) -> npt.NDArray[np.int64]:
+    """Of each row, how many of its slice stand before it."""
+    order = np.argsort(slices, kind="stable")
+    ordered = slices[order]
+    begins = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    ranks = np.empty(len(slices), np.int64)
+    ranks[order] = np.arange(len(slices)) - np.repeat(begins, np.diff(np.append(begins, len(slices))))
+    return ranks

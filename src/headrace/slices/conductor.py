@@ -3,6 +3,10 @@
 Of each slice it knows the epoch, up to where it was read, and what is in the backlog or in work; so the position to
 confirm is always the first product that is not done. Rows are accepted only once, in order, and only of slices that the
 node owns; results of work on a slice that has gone meanwhile are discarded.
+
+A slice whose product takes long, or is tried again and again, must not hold up the others. If its later products fill
+the backlog, and nothing else may begin, they are set aside: forgotten here, and read again, as those of a slice that
+has come later, when the slice has nothing left in the backlog.
 """
 
 from collections.abc import Callable
@@ -11,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headrace.share.interface import NO_MARKS, Flags, Holding, Marks, Positions, Slices, Work
-from headrace.slices.backlog import Backlog, Portion
+from headrace.slices.backlog import FOREVER, Backlog, Portion
 from headrace.slices.intake import Intaken
 from headrace.slices.sinks.interface import Result
 from headrace.slices.tasks import PRODUCTS_MAX, TASK_S, Outcome, Task
@@ -52,6 +56,7 @@ class Conductor:
         self._has_moved = np.zeros(slices, np.bool_)  # a product of it was done since it came
         self._given_up: dict[int, Failure] = {}  # by slice: products to be parked, once all before them is confirmed
         self._in_work = np.zeros(slices, np.bool_)
+        self._aside = np.zeros(slices, np.bool_)  # what comes next is not read for now
         self._product_s = _NEW_S
         self._singly = 0  # products to be tried one at a time
         self._report = 0
@@ -80,6 +85,7 @@ class Conductor:
         for mine in (self._read_to, self._taken, self._confirmed):
             mine[new.slices] = new.positions  # also of those that are not read, because the sink has a later owner
         self._has_moved[new.slices], self._retry_s[new.slices] = False, 0.0
+        self._aside &= self.owned & ~gone
         if added or gone.any():
             self._read_to[added.slices] = self._taken[added.slices] = added.positions
             self._confirmed[added.slices] = np.minimum(self._confirmed[added.slices], added.positions)
@@ -133,6 +139,29 @@ class Conductor:
                 self.backlog.add(Portion(read.batch, places, slices[wanted], sequences[wanted].astype(np.uint64)))
                 np.maximum.at(self._taken, slices[wanted], sequences[wanted] + np.uint64(1))
         self._read_to[mine] = np.maximum(self._read_to[mine], np.uint64(read.next))
+
+    def set_aside(self) -> None:
+        """The backlog is full, and nothing of it may begin: make room for slices that may go on."""
+        if (self.careful & self.owned).any():  # one product at a time, on purpose
+            return
+        number = max(1, np.count_nonzero(self.backlog.slices(len(self.owned))))
+        first = self.backlog.cut(max(1, self.backlog.products // (4 * number)), len(self.owned))
+        slices = _numbers(first != FOREVER)
+        if len(slices):
+            self._aside[slices] = True
+            self._read_to[slices] = self._taken[slices] = first[slices]
+            self._since[slices] = self._change_intake(NO_MARKS, slices)
+
+    def take_back(self) -> None:
+        """Read on with slices that were set aside and have nothing left here."""
+        if not self._aside.any():
+            return
+        slices = _numbers(self._aside & ~self.leaving & ~self.backlog.slices(len(self.owned)))
+        if len(slices):
+            self._aside[slices] = False
+            self._since[slices] = self._change_intake(
+                Marks(slices, self._epochs[slices], self._read_to[slices]), slices
+            )
 
     def next_task(self, now_s: float) -> Task | None:
         """What a worker may begin now; None if there is nothing."""

@@ -364,10 +364,13 @@ class ProcessingNode:
         if now_s < self._begin_s or not self._has_room_for_results(now_s):
             return
         had_room = self._has_room()
+        conductor.take_back()
         for worker in self._workers:
             if worker.task is None:
                 task = conductor.next_task(now_s)
                 if task is None:
+                    if not had_room:
+                        conductor.set_aside()
                     break
                 if self._may_begin(task):
                     worker.begin(task)

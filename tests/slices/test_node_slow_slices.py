@@ -1,0 +1,82 @@
+"""A slice that does not go on does not hold up the others, however much of it waits."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from headrace import Queue
+from headrace.product.product import Product
+from headrace.slices import ProcessingNode
+from headrace.slices.backlog import FOREVER, Backlog, Portion
+
+LIMIT_S = 60.0  # a safety net, not a promise
+SLOW, FAST = 900, 300
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + LIMIT_S
+    while not happened():
+        assert time.monotonic() < end_s, "it did not happen"
+        time.sleep(0.01)
+
+
+def put(queue: Queue, number: int, count: int) -> None:
+    for begin in range(0, count, 50):
+        queue.put_many([b"x"] * min(50, count - begin), feed="wx/a", slice=[number] * min(50, count - begin))
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["hangs", "fails"])
+def test_a_slice_that_waits_is_set_aside_and_read_again(
+    make_quick: Callable[..., Queue], monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    monkeypatch.setattr("headrace.slices.node.BACKLOG_PRODUCTS", 100)
+    monkeypatch.setattr("headrace.slices.intake.ROWS", 40)
+    queue = make_quick()
+    queue.channel("radar", "wx/**", slices=3, assign="given")
+    put(queue, 0, SLOW)
+    put(queue, 1, FAST)
+    worked: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    may_go_on = threading.Event()
+
+    def work(product: Product) -> None:
+        assert product.slice is not None
+        if product.slice == 0 and not may_go_on.is_set():
+            if fails:
+                raise RuntimeError("not yet")
+            may_go_on.wait(LIMIT_S)
+        worked[product.slice].append(product.sequence)
+
+    with ProcessingNode(queue, "radar", work, workers=2, retry="100ms", tries_max=255) as node:
+        wait_until(lambda: len(worked[1]) == FAST)
+        put(queue, 2, FAST)
+        put(queue, 0, SLOW)
+        wait_until(lambda: len(worked[2]) == FAST)
+        assert not worked[0]
+        may_go_on.set()
+        wait_until(lambda: node.statistics().products == 2 * (SLOW + FAST))
+    assert {number: len(each) for number, each in worked.items()} == {0: 2 * SLOW, 1: FAST, 2: FAST}
+    assert all(each == sorted(set(each)) for each in worked.values())
+    state = queue.share("radar").state()
+    assert state.positions.tolist() == [queue.next] * 3
+    queue.check()
+
+
+def test_a_backlog_is_cut_to_the_first_products_of_each_slice(make_quick: Callable[..., Queue]) -> None:
+    queue = make_quick()
+    queue.put_many([b"xy"] * 60, feed="wx/a")
+    batch = queue.read_batch(queue.oldest, limit=60)
+    chance = np.random.default_rng(5)
+    slices, backlog = chance.integers(0, 7, 60).astype(np.uint32), Backlog()
+    for begin in range(0, 60, 20):
+        places = np.arange(begin, begin + 20, dtype=np.uint32)
+        backlog.add(Portion(batch, places, slices[places], batch.sequences[places].astype(np.uint64)))
+    expected = [batch.sequences[slices == number] for number in range(8)]
+    first = backlog.cut(3, 8)
+    assert [int(each) for each in first] == [int(each[3]) if len(each) > 3 else int(FOREVER) for each in expected]
+    left = backlog.take(100, np.zeros(8, np.bool_))
+    kept = np.concatenate([each.sequences for each in left])
+    assert sorted(kept) == sorted(np.concatenate([each[:3] for each in expected]))
+    assert (backlog.products, backlog.bytes) == (0, 0)
