@@ -10,7 +10,8 @@ one node to the other. Every node notes each item it works on. Three runs with t
 The pause of a slice is the time between its items before and after the move, minus the time between their puts. So it
 is what the items see: a slice whose next item arrives after the move has no pause. How long the session itself took,
 from the message to the giver to the first work of the taker, is a figure of its own. The oracle compares what was put
-with what all nodes have noted: an item that nobody has is lost; one that is there twice was worked on twice.
+with what all nodes have noted and with what the group has confirmed: an item that nobody has is lost; one that is
+there twice, or that the group has counted twice, was confirmed twice.
 
 What other slices notice of a move is the longest wait of their items within 20 ms after it; beside it, the same at
 moments between two moves. Both are medians, because a machine with other work delays items at any moment.
@@ -30,7 +31,7 @@ import numpy.typing as npt
 from headrace.bench import slices_eager
 from headrace.bench.processes import Pool
 from headrace.bench.report import Announce, Figure
-from headrace.bench.slices_nodes import STREAM, Records, node_processes, records_of, spread, stream, wait_for
+from headrace.bench.slices_nodes import STREAM, Records, confirmed, node_processes, records_of, spread, stream, wait_for
 from headrace.queue import Queue
 from headrace.share.share import Share
 
@@ -135,7 +136,9 @@ def _run(path: Path, kind: str, seconds: float, pool: Pool) -> Run:
         puts_ns: Records = producer.recv()
         wait_for(share, len(puts_ns))
         records = [records_of(node) for node in nodes]
-        return account(kind, puts_ns, records, first, done, seconds, mover.session_ms())
+        run = account(kind, puts_ns, records, first, done, seconds)
+        run.session_ms, run.twice = mover.session_ms(), max(run.twice, confirmed(share) - run.items)
+        return run
 
 
 def fastest_moves(folder: Path, scale: float, pool: Pool) -> float:
@@ -228,8 +231,7 @@ def _run_eager(path: Path, seconds: float, pool: Pool) -> Run:
 
 
 def account(
-    kind: str, puts_ns: Records, records: list[Records], first: int, moves_ns: list[int], seconds: float,
-    session_ms: Floats | None = None,
+    kind: str, puts_ns: Records, records: list[Records], first: int, moves_ns: list[int], seconds: float
 ) -> Run:  # fmt: skip
     """Compare what was put with what the nodes have worked on."""
     nodes = np.repeat(np.arange(len(records)), [each.shape[1] for each in records])
@@ -244,7 +246,6 @@ def account(
         kind, len(puts_ns), int(np.count_nonzero(counts == 0)), int((counts - 1).clip(0).sum()),
         int(np.count_nonzero(same & (worked_ns[1:] < worked_ns[:-1]))), (np.array(moves_ns) - puts_ns[0]) / 1e9,
         seconds - 2 * _LEAD_S, slices, (put_ns - puts_ns[0]) / 1e9, (worked_ns - put_ns) / 1e6, stops,
-        np.zeros(0) if session_ms is None else session_ms,
     )  # fmt: skip
 
 

@@ -71,9 +71,9 @@ def _sleeping_rate(folder: Path, pool: Pool, nodes: int, seconds: float) -> floa
         with node_processes(pool, queue.path, nodes, SLEEP_S):
             spread(share, nodes)
             time.sleep(_SPREAD_S)
-            before, begun_s = _confirmed(share), time.monotonic()
+            before, begun_s = confirmed(share), time.monotonic()
             time.sleep(seconds)
-            return (_confirmed(share) - before) / (time.monotonic() - begun_s)
+            return (confirmed(share) - before) / (time.monotonic() - begun_s)
 
 
 def _throughput(folder: Path, pool: Pool, kind: str, goal: float, items: int, runs: int) -> Iterator[Figure]:
@@ -95,7 +95,7 @@ def _rate(queue: Queue, pool: Pool, kind: str, items: int, batches: bool, turn: 
         )
         spread(share, 1)
         deadline = time.monotonic() + WAIT_S
-        while _confirmed(share) < items and time.monotonic() < deadline:
+        while confirmed(share) < items and time.monotonic() < deadline:
             time.sleep(0.002)
         ended_ns = time.monotonic_ns()
         begun_ns = int(records_of(node)[2, 0])
@@ -187,11 +187,12 @@ def _seats(share: Share, nodes: int) -> list[int]:
 def wait_for(share: Share, items: int) -> None:
     """Wait until so many items are confirmed."""
     deadline = time.monotonic() + WAIT_S
-    while _confirmed(share) < items and time.monotonic() < deadline:
+    while confirmed(share) < items and time.monotonic() < deadline:
         time.sleep(0.02)
 
 
-def _confirmed(share: Share) -> int:
+def confirmed(share: Share) -> int:
+    """Items that the nodes have confirmed."""
     return sum(node.products for node in share.state().nodes)
 
 
