@@ -144,7 +144,7 @@ class Conductor:
         """The backlog is full, and nothing of it may begin: make room for slices that may go on."""
         if (self.careful & self.owned).any():  # one product at a time, on purpose
             return
-        number = max(1, np.count_nonzero(self.backlog.slices(len(self.owned))))
+        number = max(1, int(np.count_nonzero(self.backlog.slices(len(self.owned)))))
         first = self.backlog.cut(max(1, self.backlog.products // (4 * number)), len(self.owned))
         slices = _numbers(first != FOREVER)
         if len(slices):
