@@ -541,3 +541,14 @@ def test_the_thesis_classification_balances_even_slices_and_stops() -> None:
     moved = balancer.statistics().slices_moved
     group.run(balancer, 40, costs)
     assert balancer.statistics().slices_moved == moved
+
+
+def test_a_session_ends_with_its_taker_also_if_the_taker_never_said_that_it_works() -> None:
+    group, costs = MemoryGroup(8), np.full(8, COST)
+    first = group.node("first")
+    balancer = Balancer(group)
+    balancer.step(group.now_s)
+    assert [session.outcome for session in group.state().sessions] == ["running"]
+    first.alive = False
+    group.run(balancer, 5, costs)
+    assert [session.outcome for session in group.state().sessions] == ["dead"]

@@ -134,8 +134,8 @@ class Ownership:
         for giver in {int(each) for each in owners_of(words[coming])}:
             self._end_session(int(self._seats[giver]["session"]), outcome, now.wall_ns)
         sessions = self.table.sessions
-        unseen = sessions["number"][(sessions["taker_seat"] == seat) & (sessions["outcome"] == RUNNING)]
-        for number in unseen.tolist():  # it was given slices, and never said that it works on them
+        unseen = (sessions["number"] > 0) & (sessions["taker_seat"] == seat) & (sessions["outcome"] == RUNNING)
+        for number in sessions["number"][unseen].tolist():  # it was given slices, and never said that it works on them
             self._end_session(number, outcome, now.wall_ns)
         self._untake(np.concatenate([owned, coming]))
         self._disown(owned)
