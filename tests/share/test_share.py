@@ -20,8 +20,8 @@ from headrace.errors import (
     ShareExistsError,
     ShareMissingError,
 )
-from headrace.share.interface import ELSEWHERE, NOBODY, Load, Progress, Work, marks
-from headrace.share.share import Share
+from headrace.share.interface import ELSEWHERE, NOBODY, Holding, Load, Progress, Work, marks
+from headrace.share.share import Seat, Share
 from headrace.testing import MockClock
 
 ALL = np.arange(8, dtype=np.uint32)
@@ -156,6 +156,42 @@ def test_a_product_that_was_announced_is_blamed_for_the_death(tmp_path: Path) ->
         assert int(share.state().positions[3]) == 8
         assert share.unpark()
         assert not share.parked()
+
+
+def test_after_a_second_death_owners_are_careful_with_all_that_was_there_at_the_first(tmp_path: Path) -> None:
+    """Up to there, and no further; and a product is not blamed if its node works on something else when it dies."""
+    clock = MockClock()
+    with Queue.create(tmp_path / "q", size="1MiB", clock=clock) as queue:
+        queue.channel("radar", "wx/**", slices=8)
+        queue.put_many([b"x"] * 40, feed="wx/a")
+        share = queue.share("radar", dead_after="2s")
+
+        def next_owner() -> tuple[Seat, Holding]:
+            seat = share.join("node")
+            share.give(share.lead("balancer", 60), seat.number, ALL, "dead")
+            held = seat.exchange(Progress()).holding
+            assert held is not None
+            return seat, held
+
+        def die(seat: Seat) -> None:
+            clock.advance(2.5)
+            assert share.seize(share.lead("balancer", 60), seat.number) == 8
+
+        seat, held = next_owner()
+        assert not held.careful.any()
+        die(seat)
+        queue.put(b"x", feed="wx/a")
+        seat, held = next_owner()
+        assert held.careful.tolist() == [1] * 8
+        assert seat.begin(0, int(held.epochs[0]), 5)
+        seat.exchange(Progress(0, marks([1, 2], held.epochs[1:3], [10, 41])))  # slice 2 has passed the place
+        assert seat.begin(0, int(held.epochs[0]), 0)
+        die(seat)
+        seat, held = next_owner()
+        assert held.careful.tolist() == [41, 41, 1, 41, 41, 41, 41, 41]
+        assert not held.tries.any()
+        seat.exchange(Progress(0, marks([0, 1], held.epochs[:2], [40, 41])))
+        assert share.table.careful[:3].tolist() == [41, 0, 1]
 
 
 def test_a_deposed_balancer_can_do_nothing(tmp_path: Path) -> None:

@@ -237,9 +237,12 @@ class Ownership:
     # --- attempts ---------------------------------------------------------------------------------
 
     def begin_product(self, seat: int, instance: int, slice: int, epoch: int, sequence: int) -> bool:
-        """A careful node begins this product. If it dies, the product is blamed. False: the slice is another's."""
+        """A careful node begins this product. If it dies, the product is blamed. False: the slice is another's.
+
+        Sequence 0: it works on something else now, for which no product is to be blamed.
+        """
         entry = self._check_seat(seat, instance)
-        if not self._owns(seat, slice, epoch):
+        if sequence and not self._owns(seat, slice, epoch):
             return False
         entry["in_work"] = 0
         entry["in_work_slice"] = slice

@@ -138,6 +138,7 @@ class ProcessingNode:
         self._confirms_s = often_s if confirm is None else parse_age(confirm, "confirm")
         self._begin_s = 0.0  # not before
         self._is_seated = self._is_dirty = self._is_draining = False
+        self._has_announced = False  # a product of a careful slice
         self._is_stuck = False  # the last attempt to store or to confirm has failed
         self._stop_s: float | None = None  # from then on, a node that stops waits for nobody
         self._alone_s = 0.0  # from then on, it lets go of its slices by itself
@@ -248,7 +249,7 @@ class ProcessingNode:
 
     def _join(self) -> None:
         self._seat = self._share.join(self._name)
-        self._seen, self._is_seated, self._beat_s = 0, True, 0.0
+        self._seen, self._is_seated, self._has_announced, self._beat_s = 0, True, False, 0.0
         log.info("node %s joined group %s of %s", self._seat.name, self._share.terms.group, self._share.terms.stream)
 
     def _leave(self) -> None:
@@ -386,17 +387,23 @@ class ProcessingNode:
 
     def _may_begin(self, task: Task) -> bool:
         """Announce a product of a careful slice; park one that has ended its nodes too often."""
-        if len(task) > 1 or not self._conductor.careful[task.slices[0]]:
+        is_careful = len(task) == 1 and bool(self._conductor.careful[task.slices[0]])
+        if not is_careful and not self._has_announced:
             return True
         place, sequence, epoch = int(task.slices[0]), int(task.sequences[0]), int(task.epochs[0])
         seat = self._seat
         assert seat is not None
         try:
+            if not is_careful:  # whatever happens now, the product that was announced is not to blame
+                seat.begin(place, epoch, 0)
+                self._has_announced = False
+                return True
             if self._conductor.is_given_up(task):
                 why = "the node ended whenever it worked on this product"
                 self._conductor.finish(task, _nothing_done(task), time.monotonic(), 0.0)
                 self._give_up(Failure(place, epoch, sequence, why))
                 return False
+            self._has_announced = True
             if seat.begin(place, epoch, sequence):
                 return True
         except HeadraceError as error:

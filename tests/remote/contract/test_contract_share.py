@@ -189,6 +189,7 @@ def test_work_on_slices_of_others_counts_for_the_node_only(share: AnyShare, seat
 def test_attempts_are_counted_and_a_product_is_given_up(share: AnyShare, seat: AnySeat) -> None:
     assert seat.begin(2, 1, 4)
     assert not seat.begin(2, 9, 4)
+    assert seat.begin(2, 9, 0)  # something else is in work
     assert [seat.fail(2, 1, 4) for _ in range(3)] == [1, 2, 3]
     assert seat.park(2, 1, 4, "ValueError: no station ü" + "!" * 2000)
     assert seat.park(2, 1, 4, "again")
