@@ -7,11 +7,16 @@ So a slice that is added or taken away changes what is read from the next produc
 other slices do not wait. It is exact by sequence: a slice joins the front at the very position that its lag has
 reached. Both are plain reads with a selection of slices, so they are the same on a queue elsewhere.
 
+A slice that is taken away disturbs the others even less: the front goes on with the wider selection for a second, or
+until it falls behind, and what it reads of that slice is skipped.
+
 Every change has a number, and every batch the number of the last change before it was read. The node discards rows of a
 slice that were read before the slice came (again).
 """
 
+import math
 import threading
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -28,6 +33,7 @@ BYTES = 16 << 20
 _PAUSE_S = 0.2  # after an error
 _IDLE_S = 1.0
 SPANS_MAX = 1000  # of slices in one selection, whose text a site has to accept
+_WIDE_S = 1.0  # with slices that were taken away
 _FOLLOW_S = 2.0  # without a product; after a change of slices, a site forgets the read only then
 
 
@@ -52,6 +58,7 @@ class Intake:
         self._lag = np.zeros(slices, np.bool_)
         self._lag_position = 0
         self._follower: AnyFollower | None = None
+        self._narrow_s = math.inf  # when the follower is to be made again, because it reads too much
         self._changed = threading.Condition()
         self._added: list[Marks] = []
         self._removed: list[Slices] = []
@@ -69,7 +76,10 @@ class Intake:
             self._removed.append(removed)
             self._added.append(added)
             self._change += 1
-            self._wake()
+            if added:
+                self._wake()
+            else:
+                self._changed.notify_all()
             return self._change
 
     def nudge(self) -> None:
@@ -121,7 +131,9 @@ class Intake:
 
     def _apply(self, removed: Slices, added: Marks) -> None:
         self._front[removed] = self._lag[removed] = False
-        self._follower = None
+        self._narrow_s = min(self._narrow_s, time.monotonic() + _WIDE_S)
+        if added or not self._front.any():
+            self._follower = None
         if added:
             if not self._front.any():
                 self.position = int(added.positions.max())
@@ -151,7 +163,8 @@ class Intake:
 
     def _read_front(self, number: int) -> None:
         follower = self._follower
-        if follower is None:
+        if follower is None or time.monotonic() >= self._narrow_s:
+            self._narrow_s = math.inf
             follower = self._queue.follow(self.position, self._selection(self._front), limit=ROWS, bytes_limit=BYTES)
             with self._changed:
                 self._follower = follower
@@ -161,6 +174,8 @@ class Intake:
         if follower.position > self.position:
             self.position = follower.position
             self._post(Intaken(batch, self.position, self._front.copy(), number))
+            if batch is not None and 2 * len(batch) >= ROWS and self._narrow_s < math.inf:
+                self._narrow_s = 0.0  # it is behind: read no more than necessary
         elif not self._lag.any():
             follower.wait(_FOLLOW_S)
 

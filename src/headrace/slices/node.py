@@ -139,6 +139,7 @@ class ProcessingNode:
         self._begin_s = 0.0  # not before
         self._is_seated = self._is_dirty = self._is_draining = False
         self._has_announced = False  # a product of a careful slice
+        self._has_news = False  # of its slices: the next exchange comes at once
         self._is_stuck = False  # the last attempt to store or to confirm has failed
         self._stop_s: float | None = None  # from then on, a node that stops waits for nobody
         self._alone_s = 0.0  # from then on, it lets go of its slices by itself
@@ -326,7 +327,7 @@ class ProcessingNode:
         now_s = time.monotonic()
         until_s = min(self._beat_s, self._confirm_s if self._is_dirty else self._beat_s)
         try:
-            event = self._inbox.get(timeout=max(0.0, min(until_s - now_s, 0.25)))
+            event = self._inbox.get(timeout=0.0 if self._has_news else max(0.0, min(until_s - now_s, 0.25)))
         except queues.Empty:
             return
         while True:
@@ -476,11 +477,12 @@ class ProcessingNode:
         assert seat is not None
         is_due = now_s >= self._beat_s
         confirm, release = self._progress(now_s)
-        if not (is_due or confirm or release or (seat.version != self._seen and now_s >= self._look_s)):
+        is_changed = seat.version != self._seen and now_s >= self._look_s
+        if not (is_due or is_changed or self._has_news or confirm or release):
             return
         if confirm or release:
             confirm, release = self._store(confirm, release)
-        self._unsent = self._unsent or self._conductor.report()
+        self._unsent, self._has_news = self._unsent or self._conductor.report(), False
         load = self._meter.read(self._waiting(), len(self._conductor.tasks)) if is_due else None
         try:
             exchanged = seat.exchange(Progress(self._seen, confirm, release, load, self._unsent))
@@ -527,7 +529,7 @@ class ProcessingNode:
             self._look_s = time.monotonic() + _RETRY_S
             return
         self._seen, self._is_dirty = version, True
-        self._beat_s = 0.0  # say so: then the session is over
+        self._has_news = True  # say so: then the session is over
 
     def _rejoin(self, error: SeatLostError) -> None:
         log.warning("node %s discards what it has not confirmed, and joins again: %s", self.name, error)
