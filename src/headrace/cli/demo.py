@@ -33,14 +33,18 @@ def demo(seconds: float, seed: int, keep: str | None, plot: str | None, pipeline
     worker is killed while it holds products, which the other workers then receive. Half way the link between the sites
     is cut for some seconds.
 
+    When everything has arrived, a processing node works on the latest products of a stream that is cut into slices; a
+    second node joins it, slices move to it, and the load spreads.
+
     Meanwhile the pipeline decodes METAR reports into a table, computes hourly statistics, files radar products and
     publishes alerts; garbled bulletins become dead letters. The same seed gives the same products, except for the
     observation times of METAR reports, which end now.
 
     At the end the oracle compares what was put at the first site with what each watcher received at the second, with
-    what the workers acknowledged, and with the tables and files. Exit code 0 if nothing was lost, duplicated, out of
-    order or altered, and 1 otherwise. The verdict on watchers and workers comes first, because Spark takes longer. A
-    plot of the backlog, the latencies, the work of each worker and the hourly table is saved.
+    what the workers acknowledged and the nodes worked on, and with the tables and files. Exit code 0 if nothing was
+    lost, duplicated, out of order or altered, and 1 otherwise. The verdict on watchers and workers comes first, because
+    Spark takes longer. A plot of the backlog, the latencies, the work of workers and nodes and the hourly table is
+    saved.
 
     With --keep, the last lines are three commands to try on what is left behind.
 

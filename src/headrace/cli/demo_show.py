@@ -20,8 +20,19 @@ from headrace.cli.demo_view import live_view
 from headrace.cli.failure import NEGATIVE, OK
 from headrace.cli.output import echo_json, is_terminal, show_table
 from headrace.cli.verify import VERDICT_HEADER, VERDICT_RIGHT, verdict_row
-from headrace.demo.outcome import Delivery, Outcome, TableVerdicts, delivery_of, outcome_of
-from headrace.demo.plan import FIRST, SECOND, STATION, STATION_SELECT, WATCHERS, Plan, start_of
+from headrace.demo.outcome import Delivery, Outcome, TableVerdicts, delivery_of, outcome_of, shared_of
+from headrace.demo.plan import (
+    FIRST,
+    SECOND,
+    SLICES,
+    STATION,
+    STATION_SELECT,
+    STREAM,
+    STREAM_FEED,
+    WATCHERS,
+    Plan,
+    start_of,
+)
 from headrace.demo.plot import save_plot
 from headrace.demo.run import DemoRun
 from headrace.errors import QueueExistsError
@@ -56,10 +67,11 @@ def run_demo(seconds: float, seed: int, keep: str | None, plot: str | None, pipe
             Queue.create(plan.second, size=plan.queue_bytes, origin=SECOND) as second,
         ):
             second.station(STATION, STATION_SELECT)
+            second.channel(STREAM, STREAM_FEED, slices=SLICES)
             with DemoRun(plan, first, second, pipeline) as run:
                 outcome = _watch(plan, run, pipeline, quiet=as_json)
                 if outcome.tables is not None:
-                    save_plot(plot_path, plan, outcome.delivery, outcome.tables)
+                    save_plot(plot_path, plan, outcome.delivery, outcome.tables, outcome.sharing)
                 drawn = None if outcome.tables is None else plot_path
                 if as_json:
                     echo_json({"ok": outcome.ok, **values_of(plan, outcome), "plot": drawn and str(drawn.absolute())})
@@ -76,8 +88,11 @@ def _watch(plan: Plan, run: DemoRun, pipeline: bool, quiet: bool) -> Outcome:
         run.deliver(view.refresh)
         delivery = delivery_of(plan, run)
         view.tell(run, _delivery_line(delivery))
+        run.spread(view.refresh)
+        sharing = shared_of(plan, run)
+        view.tell(run, f"verdict on nodes: {sharing}; {_faults([sharing.verdict], max)}")
         run.finish(view.refresh)
-        outcome = outcome_of(plan, run, delivery)
+        outcome = outcome_of(plan, run, delivery, sharing)
         if outcome.tables is not None:
             view.tell(run, _table_line(outcome.tables))
         return outcome
@@ -129,6 +144,7 @@ def _show(outcome: Outcome, plot: Path | None) -> None:
 def _show_verdicts(outcome: Outcome) -> None:
     without_order: Mapping[str, Verdict] = {
         f"station {STATION}": outcome.delivery.workers,
+        f"stream {STREAM}": outcome.sharing.verdict,
         **({} if outcome.tables is None else outcome.tables.verdicts),
     }
     verdicts = {**outcome.delivery.watchers, **without_order}

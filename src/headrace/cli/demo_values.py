@@ -3,8 +3,9 @@
 from typing import Any
 
 from headrace.cli.verify import verdict_values
+from headrace.demo.nodes import Sharing
 from headrace.demo.outcome import Delivery, Outcome, TableVerdicts
-from headrace.demo.plan import KILLED_WORKER, WATCHERS, WORKERS, Plan
+from headrace.demo.plan import KILLED_WORKER, SLICES, WATCHERS, WORKERS, Plan
 from headrace.demo.run import LinkCut, WorkerKill
 
 
@@ -32,6 +33,7 @@ def values_of(plan: Plan, outcome: Outcome) -> dict[str, Any]:
         "cut": None if delivery.cut is None else _cut_values(delivery.cut),
         "watchers": watchers,
         "station": _station_values(delivery),
+        "nodes": _node_values(outcome.sharing),
         "pipeline": None if outcome.tables is None else _table_values(outcome.tables),
     }
 
@@ -61,6 +63,14 @@ def _station_values(delivery: Delivery) -> dict[str, Any]:
         "kill": None if delivery.kill is None else _kill_values(delivery.kill),
         **verdict,
     }
+
+
+def _node_values(sharing: Sharing) -> dict[str, Any]:
+    """The nodes that shared a stream, and the verdict on them."""
+    verdict = {name: value for name, value in verdict_values(sharing.verdict).items() if "order" not in name}
+    session = sharing.session
+    moved = None if session is None else {"slices": session.slices, "of": SLICES, "took_s": sharing.moved_s}
+    return {"products": sharing.products, "joined": moved, **verdict}
 
 
 def _table_values(tables: TableVerdicts) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import click
 
 from headrace.cli.output import framed_table, is_terminal
-from headrace.demo.plan import FIRST, KILLED_WORKER, SECOND, STATION, WATCHERS, WORKERS, Plan
+from headrace.demo.plan import FIRST, KILLED_WORKER, NODES, SECOND, STATION, WATCHERS, WORKERS, Plan
 from headrace.demo.processes import Report
 from headrace.demo.run import PIPELINE, REFRESH_S, DemoRun
 from headrace.station import StationStatistics
@@ -31,8 +31,8 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _BARS_MAX = 48  # of the backlog over time
 _LINK_WIDTH = 30
 START = (
-    f"starting two sites, the link between them, {len(WATCHERS)} watchers, {len(WORKERS)} workers{{spark}} "
-    "(times: since the first product)"
+    f"starting two sites, the link between them, {len(WATCHERS)} watchers, {len(WORKERS)} workers, {len(NODES)} nodes"
+    "{spark} (times: since the first product)"
 )
 
 
@@ -218,6 +218,8 @@ def _consumers(run: DemoRun) -> "Table":
     rows = [_watcher_row(watcher.name, run.latest.get(watcher.name, Report())) for watcher in WATCHERS]
     rows.append(_station_row(run.station.statistics()))
     rows += [_worker_row(name, run) for name in WORKERS]
+    if run.shared is not None:
+        rows += [(name, f"{run.latest[name].products:,}", "", run.latest[name].state) for name in NODES]
     pipeline = run.latest.get(PIPELINE)
     if pipeline is not None:
         rows.append(("pipeline: rows", f"{pipeline.products:,}", "", pipeline.state))

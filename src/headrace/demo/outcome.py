@@ -25,8 +25,9 @@ from urllib.parse import unquote
 import pyarrow.dataset as ds
 from blake3 import blake3
 
+from headrace.demo.nodes import Sharing, sharing_of
 from headrace.demo.pipeline import GUST, METAR_FEED, RADAR_SELECT, watermark_min
-from headrace.demo.plan import ALERT_FEED, GARBLED, STATION_SELECT, WATCHERS, WORKERS, Plan
+from headrace.demo.plan import ALERT_FEED, GARBLED, STATION_SELECT, STREAM, WATCHERS, WORKERS, Plan
 from headrace.demo.processes import Acknowledged, Report, load_acknowledged, load_sightings, sighting_of
 from headrace.demo.run import FEEDER, PIPELINE, DemoRun, LinkCut, WorkerKill
 from headrace.log.statistics import Statistics
@@ -80,14 +81,15 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The verdicts on deliveries, and on the tables unless the run had no pipeline."""
+    """The verdicts on deliveries and nodes, and on the tables unless the run had no pipeline."""
 
     delivery: Delivery
+    sharing: Sharing
     tables: TableVerdicts | None
 
     @property
     def ok(self) -> bool:
-        return self.delivery.ok and (self.tables is None or self.tables.ok)
+        return self.delivery.ok and self.sharing.verdict.ok and (self.tables is None or self.tables.ok)
 
 
 def delivery_of(plan: Plan, run: DemoRun) -> Delivery:
@@ -115,11 +117,17 @@ def delivery_of(plan: Plan, run: DemoRun) -> Delivery:
     )
 
 
-def outcome_of(plan: Plan, run: DemoRun, delivery: Delivery) -> Outcome:
+def shared_of(plan: Plan, run: DemoRun) -> Sharing:
+    """Judge what the nodes have done, when they have left."""
+    assert run.shared is not None
+    return sharing_of(plan, run.second, run.second.share(STREAM, create=False), *run.shared)
+
+
+def outcome_of(plan: Plan, run: DemoRun, delivery: Delivery, sharing: Sharing) -> Outcome:
     """Judge a run that has ended."""
     if PIPELINE not in run.latest:
-        return Outcome(delivery, None)
-    return Outcome(delivery, tables_of(plan, run.second, load_sightings(plan.records_of(FEEDER))))
+        return Outcome(delivery, sharing, None)
+    return Outcome(delivery, sharing, tables_of(plan, run.second, load_sightings(plan.records_of(FEEDER))))
 
 
 # --- the output of the pipeline --------------------------------------------------------------------

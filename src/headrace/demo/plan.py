@@ -40,6 +40,9 @@ STATION, STATION_SELECT = "decode", "wx/**"
 WORKERS = ("worker 1", "worker 2", "worker 3")  # they share the products of the station
 KILLED_WORKER = WORKERS[1]  # killed while it holds products
 
+STREAM, STREAM_FEED, SLICES = "weather", "wx/**", 64  # at the second site: a channel that two nodes share
+NODES = ("node-1", "node-2")  # the second one joins while the first one works
+
 KILL_AT, CUT_AT, CUT_SHARE = 0.25, 0.5, 0.2  # shares of the run: the worker is killed, the link is cut, for how long
 
 GARBLED = " garbled"  # end of the ident of such a bulletin

@@ -3,6 +3,7 @@
     products     put at the first site and arrived at the second; the cut opens a gap between the two, the backlog
     latency      from put to a watcher at the second site
     work         products per second of each worker; one of them is killed
+    nodes        products per second of each processing node; the second one joins
     table        mean, lowest and highest temperature by station and hour
 
 The first three share an axis, seconds since the first product was put. Everything is drawn from what the processes
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from headrace.demo.nodes import Sharing, draw_sharing
 from headrace.demo.outcome import Delivery, Row, TableVerdicts
 from headrace.demo.plan import FIRST, KILLED_WORKER, SECOND, STATION, WATCHERS, WORKERS, Plan
 from headrace.extras import require
@@ -23,7 +25,7 @@ from headrace.units import format_count, format_latency
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_INCHES = (9.5, 12.0)
+_INCHES = (9.5, 14.0)
 _STATIONS_MAX = 24
 _LATENCY_BIN_S, _WORK_BIN_S = 0.1, 0.5
 _COLOURS = ("tab:blue", "tab:orange", "tab:green", "tab:purple")
@@ -31,20 +33,20 @@ _BAD = "tab:red"
 _NOTE = {"fontsize": 9, "bbox": {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.6", "alpha": 0.9}}
 
 
-def save_plot(path: Path, plan: Plan, delivery: Delivery, tables: TableVerdicts) -> None:
+def save_plot(path: Path, plan: Plan, delivery: Delivery, tables: TableVerdicts, sharing: Sharing | None) -> None:
     """Write the file; create its directory if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure_of(plan, delivery, tables).savefig(path, dpi=110)
+    figure_of(plan, delivery, tables, sharing).savefig(path, dpi=110)
 
 
-def figure_of(plan: Plan, delivery: Delivery, tables: TableVerdicts) -> "Figure":
+def figure_of(plan: Plan, delivery: Delivery, tables: TableVerdicts, sharing: Sharing | None = None) -> "Figure":
     require("plots")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=_INCHES, layout="constrained")
     FigureCanvasAgg(figure)
-    products, latency, work, hours = figure.subplots(4, 1, height_ratios=(1.1, 1, 0.8, 1.2))
+    products, latency, work, nodes, hours = figure.subplots(5, 1, height_ratios=(1.1, 1, 0.8, 0.8, 1.2))
     created, latencies = np.load(plan.times_of(WATCHERS[0].name))
     start_s = float(created.min()) if len(created) else 0.0
     _draw_products(products, created - start_s, latencies, delivery)
@@ -57,6 +59,9 @@ def figure_of(plan: Plan, delivery: Delivery, tables: TableVerdicts) -> "Figure"
     latency.sharex(products)
     work.sharex(products)
     work.set_xlabel("seconds since the first product was put")
+    if sharing is not None:
+        draw_sharing(nodes, plan, sharing, (_COLOURS[0], _COLOURS[1]))
+        nodes.grid(alpha=0.3)
     _draw_hours(hours, tables.hourly)
     lost = sum(verdict.lost for verdict in (*delivery.watchers.values(), delivery.workers, *tables.verdicts.values()))
     put = format_count(delivery.first.inserted_products, "product")

@@ -4,8 +4,9 @@ The first site starts before the link, the link before the second site, and all 
 Only the pipeline, which takes longest to start, may come later; it reads what it has missed. One worker receives the
 command to stall, and is killed (SIGKILL) as soon as it reports that it holds products. Half way the link is cut for
 some seconds. When the feeder is done and the second site has received everything, the watchers receive the end of its
-queue and the pipeline the command to stop. The workers stop when their station has nothing more to hand out. So the
-verdict on deliveries (`deliver`) does not have to wait for Spark, which takes longest (`finish`).
+queue and the pipeline the command to stop. The workers stop when their station has nothing more to hand out. Then two
+nodes share the latest products (`spread`). So the verdicts on deliveries (`deliver`) and nodes do not have to wait for
+Spark, which takes longest (`finish`).
 
 SIGINT and SIGTERM are deferred while a child is started, so that no child is left behind half started. The child
 inherits the block, and ignores Ctrl-C: the run ends it.
@@ -22,6 +23,7 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any
 
+from headrace.demo.nodes import ALONE, BEGIN, PRODUCTS, run_node
 from headrace.demo.pipeline import run_pipeline
 from headrace.demo.plan import (
     ALERT_FEED,
@@ -30,8 +32,10 @@ from headrace.demo.plan import (
     FIRST,
     KILL_AT,
     KILLED_WORKER,
+    NODES,
     SECOND,
     STATION,
+    STREAM,
     WATCHERS,
     WORKERS,
     Plan,
@@ -111,6 +115,7 @@ class DemoRun:
         self.latest: dict[str, Report] = {}
         self.kill: WorkerKill | None = None
         self.cut: LinkCut | None = None
+        self.shared: tuple[int, int] | None = None  # first sequence of what the nodes share, and its end
 
     def __enter__(self) -> "DemoRun":
         return self
@@ -170,6 +175,21 @@ class DemoRun:
         self._send([PIPELINE] if self._has_pipeline else [], STOP)
         self._listen(self._is_station_idle, _DRAIN_S_MAX, refresh)
         self._send([worker for worker in WORKERS if worker != KILLED_WORKER], STOP)
+        self._listen(lambda: self._unfinished() <= {PIPELINE, *NODES}, _DRAIN_S_MAX, refresh)
+
+    def spread(self, refresh: Refresh) -> None:
+        """Let one node work on the latest products, and another one join it, until all of them are confirmed."""
+        end = self.second.next
+        start = max(self.second.oldest, end - PRODUCTS)
+        self.shared = start, end
+        group = self.second.share(STREAM, start=start)
+        first, second = NODES
+        self._send([first], BEGIN)
+        alone = int(ALONE * (end - start))
+        self._listen(lambda: self.latest[first].products >= alone, _DRAIN_S_MAX, refresh)
+        self._send([second], BEGIN)
+        self._listen(lambda: int(group.state().positions.min()) >= end, _DRAIN_S_MAX, refresh)
+        self._send(list(NODES), STOP)
         self._listen(lambda: self._unfinished() <= {PIPELINE}, _DRAIN_S_MAX, refresh)
 
     def finish(self, refresh: Refresh) -> None:
@@ -185,6 +205,8 @@ class DemoRun:
             self._start(watcher.name, run_watcher, self._plan, watcher)
         for worker in WORKERS:
             self._start(worker, run_worker, self._plan, worker)
+        for node in NODES:
+            self._start(node, run_node, self._plan, node)
         endpoint = self._endpoint_of(_SITES[FIRST], refresh)
         self._start(LINK, run_link, parse_endpoint(endpoint).port)
         upstream = self._endpoint_of(LINK, refresh)
