@@ -398,6 +398,27 @@ def test_a_backlog_counts_although_its_node_is_busy_all_the_time() -> None:
     assert np.sum(group.owners() == first.seat) < 18
 
 
+@pytest.mark.parametrize(("rate", "item_s"), [(0.05, 0.2), (0.1, 0.1), (1.0, 0.01)])
+def test_few_items_that_come_by_chance_move_hardly_any_slice_but_a_lasting_difference_does(
+    rate: float, item_s: float
+) -> None:
+    chance, group = np.random.default_rng(1), MemoryGroup(256, item_s=item_s)
+    nodes = [group.node(f"node-{number}") for number in range(4)]
+    balancer = Balancer(group)
+
+    def pass_by(seconds: int, rates: np.ndarray) -> None:
+        for _ in range(seconds):
+            group.run(balancer, 1, chance.poisson(rates) * item_s, tick_s=0.25)
+
+    even = np.full(256, rate)
+    pass_by(120, even)
+    assert balancer.statistics().slices_moved <= 10  # more than a hundred, if chance were taken for a cause
+    uneven = np.where(group.owners() == nodes[0].seat, 2.0, 0.4) * even
+    assert busiest(group, uneven) > 2
+    pass_by(120, uneven)
+    assert busiest(group, uneven) <= 1.4
+
+
 def test_a_slice_that_hangs_does_not_drive_the_others_away() -> None:
     group, costs = MemoryGroup(40), np.full(40, 0.01)
     nodes = [group.node(name) for name in "ab"]

@@ -190,7 +190,7 @@ class Balancing:
         resting = (now_s - self._moved_s < self._patience.rest_s) & staying
         fixed = moving | resting | np.isin(owners, self._givers.left_alone(now_s))
         costs = self._costs.costs(state, {node.number: node.load for node in nodes}, now_s)
-        return Snapshot(nodes, owners, costs, fixed)
+        return Snapshot(nodes, owners, costs, fixed, self._costs.noise(len(nodes)))
 
     def _is_due(self, snapshot: Snapshot, now_s: float) -> bool:
         if np.any((snapshot.owners == NOBODY) & ~snapshot.fixed):

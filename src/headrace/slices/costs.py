@@ -2,7 +2,8 @@
 
 Nodes report for each slice the items that are done, the time that they took, and the position. Here two reports become
 rates: what was added, divided by the time between the reports, not by the time between two looks at them, which would
-be wrong by up to one report. Rates are smoothed over `window_s`.
+be wrong by up to one report. Rates are smoothed over five seconds, or over a minute if items are few. What is left of
+chance is known, too: `noise` is the standard error of a node's load, and differences of that size mean nothing.
 
 A node that cannot keep up does not show what its slices need: it works all the time and falls behind. How much they
 need follows from the positions. The work on a slice takes `share / pace` seconds for each sequence by which it goes on.
@@ -27,14 +28,18 @@ _INTERVAL_S_MIN = 0.5  # shorter ones contain too few items
 _KNOWN_S = 2.0  # a slice that was measured for less counts as an average one
 _BUSY = 0.8  # of its capacity: a node that works so much may be behind
 _FACTOR_MAX = 20.0  # by which a cost exceeds what is measured, for slices that hardly go on
+_WINDOW_S = (5.0, 60.0)
+_ITEMS = 100  # of each node, in a window
 _SILENT_S = 2.0  # a node that reports no work for so long has none
 
 
 class Costs:
     """Rates from counters. A counter that went back, because the group was made again, adds nothing."""
 
-    def __init__(self, slices: int, window_s: float = 5.0, catch_up_s: float = 10.0) -> None:
-        self._window_s, self._catch_up_s = window_s, catch_up_s
+    def __init__(self, slices: int, catch_up_s: float = 10.0) -> None:
+        self._catch_up_s = catch_up_s
+        self._window_s = _WINDOW_S[0]
+        self._items, self._items_s, self._item_rate = 0, np.nan, 0.0
         self._reports = _Reports()
         self._reported_s: Floats = np.full(slices, np.nan)  # as it is now
         self._at_s: Floats = np.full(slices, np.nan)  # as it was counted last
@@ -49,6 +54,7 @@ class Costs:
         """Take in what the nodes have reported."""
         reported_s = self._reported_s = self._reports.times(state.nodes, state.owners, now_s)
         self._measure_head(state.head, now_s)
+        self._measure_items(state, now_s)
         passed_s = reported_s - self._at_s
         ready = np.flatnonzero(passed_s >= _INTERVAL_S_MIN)
         first = np.flatnonzero(np.isnan(self._at_s) & ~np.isnan(reported_s))
@@ -77,6 +83,25 @@ class Costs:
             part = 1 - np.exp(-passed_s / self._window_s) if self._head_pace else 1.0
             self._head_pace += float(part) * (max(0, head - self._head) / passed_s - self._head_pace)
             self._head, self._head_s = head, now_s
+
+    def _measure_items(self, state: ShareState, now_s: float) -> None:
+        """How many items there are per second, and so for how long rates must be smoothed."""
+        items, passed_s = int(state.products.sum()), now_s - self._items_s
+        if np.isnan(passed_s):
+            self._items, self._items_s = items, now_s
+        elif passed_s >= _SILENT_S:
+            part = 1 - np.exp(-passed_s / self._window_s) if self._item_rate else 1.0
+            self._item_rate += float(part) * (max(0, items - self._items) / passed_s - self._item_rate)
+            self._items, self._items_s = items, now_s
+            wanted_s = _ITEMS * len(state.nodes) / max(self._item_rate, 1e-9)
+            self._window_s = min(max(wanted_s, _WINDOW_S[0]), _WINDOW_S[1])
+
+    def noise(self, nodes: int) -> float:
+        """Standard error of the load of a node, if items come by chance: so many of them, each of the mean length."""
+        share = float(self._shares.sum())
+        if not (nodes and share > 0 and self._item_rate > 0):
+            return 0.0
+        return float(np.sqrt(share / nodes * (share / self._item_rate) / (2 * self._window_s)))
 
     def costs(self, state: ShareState, loads: dict[int, Load], now_s: float) -> Floats:
         """Share of a worker that each slice needs; loads are by seat."""

@@ -13,8 +13,9 @@ are compared with the mean of the rest.
 
 No oscillation: a node begins to give only above `bound`, and then goes down to `settle`, which is half of it; takers
 never go above `settle`. So costs that are measured with an error of less than the difference cause no further move.
-Differences below `noise`, in shares of one worker, are not worth a move at all. An idle group is balanced by the
-number of slices, and only for the benefit of nodes that have none.
+Differences below `noise`, in shares of one worker, are not worth a move at all, and those below three standard errors
+of the measurement mean nothing. An idle group is balanced by the number of slices, and only for the benefit of nodes
+that have none.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -26,6 +27,7 @@ from headrace.slices.snapshot import Floats, Integers, Move, Snapshot, Table, ho
 
 _LIGHTEST = 1e-4  # of the mean cost: what a slice without work counts, so that such slices are spread too
 _UNDERLOADED = 0.5  # of the mean: below this a node gets slices even if nobody is overloaded
+_ERRORS = 3  # standard errors of a measurement: a larger difference is hardly due to chance
 _SWAPS_WITH = 8  # nodes that are tried for a swap
 _ROUNDS_MAX = 4  # a slice that exceeds every limit and moves changes the limits of others
 
@@ -46,14 +48,15 @@ class FewestMoves:
         table = Table(snapshot)
         if not table.takes.any():
             return []
+        noise = max(self.noise, _ERRORS * snapshot.noise / float(table.capacities.mean()))
         plan = _Plan(table, idle=table.costs.sum() <= self.noise)
         plan.place_homeless()
         if not plan.idle:
             for _ in range(_ROUNDS_MAX):
-                plan.set_limits(self.bound, self.settle, self.noise)
+                plan.set_limits(self.bound, self.settle, noise)
                 if not plan.relieve(self.settle):
                     break
-        plan.fill_underloaded(self.bound)
+        plan.fill_underloaded(self.bound, noise)
         return plan.moves()
 
 
@@ -185,11 +188,11 @@ class _Plan:
                     return True
         return False
 
-    def fill_underloaded(self, bound: float) -> None:
+    def fill_underloaded(self, bound: float, noise: float) -> None:
         """Nodes with little to do, such as those that joined, get what others can spare without becoming so."""
         takes, capacities = self.table.takes, self.table.capacities
         wanted = self.mean * capacities
-        low = takes & (self.loads < (wanted * _UNDERLOADED if not self.idle else 1e-12))
+        low = takes & (self.loads < (1e-12 if self.idle else np.minimum(wanted * _UNDERLOADED, wanted - noise)))
         if self.idle:
             low &= np.bincount(self.takers[self.takers >= 0], minlength=len(takes)) == 0
         for taker in np.flatnonzero(low).tolist():

@@ -47,6 +47,7 @@ class Snapshot:
     owners: Integers  # by slice; in a session, the taker: what is under way counts as done
     costs: Floats  # by slice
     fixed: Flags  # by slice: in a session, moved a short time ago, or of another group; do not move it
+    noise: float = 0.0  # standard error of the load of a node, as a share of one worker
 
 
 @dataclass(frozen=True, slots=True)

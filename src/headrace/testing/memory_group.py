@@ -35,7 +35,6 @@ from headrace.share.ownership import Moment, Ownership
 from headrace.share.show import history_of, parked_of, state_of
 from headrace.testing.clock import MockClock
 
-ITEM_S = 0.001  # what the work on one item takes
 _REPORT_S = 1.0
 Costs = npt.NDArray[np.float64]
 
@@ -45,7 +44,11 @@ class MemoryGroup:
 
     feed = "memory"
 
-    def __init__(self, slices: int = 256, dead_after_s: float = 3.0, clock: MockClock | None = None) -> None:
+    def __init__(
+        self, slices: int = 256, dead_after_s: float = 3.0, clock: MockClock | None = None, item_s: float = 0.001
+    ) -> None:
+        """`item_s` is what the work on one item takes."""
+        self.item_s = item_s
         self.clock = clock or MockClock(1_000_000_000_000)
         self.clock.advance(10)
         self.terms = ShareTerms(
@@ -210,7 +213,7 @@ class MemoryNode:
 
     def _load(self) -> Load:
         waiting_s = float(self.group.backlog_s[self.holding.slices].sum())
-        return Load(capacity=self.capacity, waiting=int(waiting_s / ITEM_S))
+        return Load(capacity=self.capacity, waiting=int(waiting_s / self.group.item_s))
 
     def _work(self) -> Work:
         self._reported_s = self.group.now_s
@@ -219,7 +222,9 @@ class MemoryNode:
         slices = np.concatenate([slices for slices, _ in parts])
         busy_ns = (np.concatenate([busy_s for _, busy_s in parts]) * 1e9).astype(np.uint64)
         self._before, self._busy_s = [], np.zeros(len(self.holding.slices))
-        return Work(self._report, slices, np.ceil(busy_ns * self.speed / (ITEM_S * 1e9)).astype(np.uint64), busy_ns)
+        return Work(
+            self._report, slices, np.ceil(busy_ns * self.speed / (self.group.item_s * 1e9)).astype(np.uint64), busy_ns
+        )
 
     def leave(self) -> None:
         self.group.ownership.leave(self.seat, self.instance, self.group.now)
