@@ -7,6 +7,7 @@ def test_the_public_names_are_exactly_these() -> None:
     assert sorted(headrace.testing.__all__) == [
         "Draft",
         "FeedGenerator",
+        "MemoryGroup",
         "MockClock",
         "NarrowLink",
         "Oracle",
