@@ -214,8 +214,8 @@ def map_of_code() -> Drawing:
     names = [
         ("product\nwhat travels", "program"), ("selection\nwhich of it", "program"),
         ("kernel, log\nthe queue", "queue"),
-        ("station\nwho gets it", "station"), ("channel\nthe terms", "station"), ("link, relay,\nremote", "fabric"),
-        ("pipeline\nSpark", "table"), ("site, cli\nto run it", "program"),
+        ("station\nwho gets it", "station"), ("channel,\nshare", "station"), ("link, relay,\nremote", "fabric"),
+        ("slices,\npipeline", "table"), ("site, cli\nto run it", "program"),
     ]  # fmt: skip
     for number, (text, colour) in enumerate(names):
         d.box(14 + number * 105, 40, 98, 70, text, colour)

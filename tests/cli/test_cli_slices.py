@@ -77,7 +77,7 @@ def test_a_group_is_listed_and_shown(run: Run, stream: Path, start: Start) -> No
     assert [(each["giver"], each["taker"], each["reason"]) for each in told["sessions"]] == [("", "one", "join")]
     shown = run("slices", "status", stream).stdout
     assert "group main of stream surface: 8 slices, 1 node, balancer one." in shown
-    assert "20 confirmed, 1 sessions" in shown
+    assert "counters: confirmed 20, sessions 1, " in shown
     followed = run("slices", "status", stream, "--follow", "--every", "10ms", "--count", 3, "--json")
     assert len(objects(followed.stdout)) == 3
 

@@ -93,6 +93,14 @@ def test_a_group_with_other_terms_is_refused(run: Run, stream: Path) -> None:
     assert "exists on other terms" in node(run, stream, "row", "--tries-max", 6).stderr
 
 
+def test_a_name_that_is_taken_is_refused(run: Run, stream: Path) -> None:
+    with Queue.open(stream) as queue:
+        queue.share("surface").join("one")
+        result = node(run, stream, "row", "--name", "one")
+        assert (result.exit_code, result.stdout) == (3, "")
+        assert "group 'main' has a node 'one'" in result.stderr
+
+
 @pytest.mark.processes
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_node_that_is_told_to_end_leaves_its_group(stream: Path, start: Any, number: int, code: int) -> None:

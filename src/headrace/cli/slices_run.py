@@ -19,7 +19,7 @@ from headrace.cli.failure import NEGATIVE, OK, notice, show_warnings, visible
 from headrace.cli.group import Command
 from headrace.cli.options import AGE, FEED, POSITION, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json
-from headrace.errors import OptionError
+from headrace.errors import HeadraceError, OptionError
 from headrace.units import format_count
 
 if TYPE_CHECKING:
@@ -108,7 +108,8 @@ def run(
             with one_line(as_json) as show, node:
                 _watch(node, timeout, show)
         finally:
-            _tell_end(node, as_json)
+            if not isinstance(sys.exception(), HeadraceError):  # whose message says enough
+                _tell_end(node, as_json)
     return NEGATIVE if node.statistics().parked else OK
 
 

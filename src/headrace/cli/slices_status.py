@@ -156,7 +156,7 @@ def _show(look: Look, before: Look | None, sessions: int, nodes_max: int | None)
     _show_nodes(look, before, nodes_max)
     _show_sessions(state.sessions[-sessions:] if sessions else [])
     counters = {"confirmed": int(state.products.sum()), **state.counters}
-    click.echo("counters: " + ", ".join(f"{count:,} {name}" for name, count in counters.items()))
+    click.echo("counters: " + ", ".join(f"{name} {count:,}" for name, count in counters.items()))
     for problem, remedy in problems_of(look):
         click.echo(visible(f"problem: {problem}"))
         click.echo(visible(f"  try: {remedy}"))
