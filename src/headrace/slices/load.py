@@ -1,15 +1,17 @@
 """Load: what a node reports of itself: the cores and the memory that it uses, and the user's own metrics."""
 
+import logging
 import math
 import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from headrace.channel.worker import ErrorLog
 from headrace.share.interface import Load
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-METRICS_MAX = 16
+METRICS_MAX, _NAME_BYTES, _VALUE_MAX = 16, 24, 1e300
 
 Metrics = Callable[[], Mapping[str, float]]
 
@@ -20,6 +22,7 @@ class LoadMeter:
     def __init__(self, capacity: float, metrics: Metrics | None) -> None:
         self._capacity, self._metrics = capacity, metrics
         self._cpu_s, self._at_s = _cpu_s(), time.monotonic()
+        self._errors = ErrorLog(logging.getLogger("headrace.slices"))
 
     def read(self, waiting: int, in_work: int) -> Load:
         """The load since the last call."""
@@ -30,11 +33,22 @@ class LoadMeter:
         return Load(round(cpu, 4), _memory(), waiting, in_work, self._capacity, self._own())
 
     def _own(self) -> dict[str, float]:
-        """The user's metrics; the first sixteen that are numbers."""
+        """The user's metrics; the first sixteen that are numbers. Those that fail are left out, and the log says so."""
         if self._metrics is None:
             return {}
-        found = ((str(name)[:40], float(value)) for name, value in self._metrics().items())
-        return dict([each for each in found if math.isfinite(each[1])][:METRICS_MAX])
+        try:
+            found = [(str(name), float(value)) for name, value in self._metrics().items()]
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+            self._errors.add("the metrics of the node failed", error)
+            return {}
+        kept = {_short(name): value for name, value in found if math.isfinite(value) and abs(value) <= _VALUE_MAX}
+        return dict(list(kept.items())[:METRICS_MAX])
+
+
+def _short(name: str) -> str:
+    """So that sixteen of them fit into a report, however they are escaped."""
+    safe = "".join(each if each.isprintable() and each not in '"\\' else "_" for each in name)
+    return safe.encode(errors="replace")[:_NAME_BYTES].decode(errors="ignore")
 
 
 def _cpu_s() -> float:

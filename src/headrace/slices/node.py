@@ -138,6 +138,7 @@ class ProcessingNode:
         self._confirms_s = often_s if confirm is None else parse_age(confirm, "confirm")
         self._begin_s = 0.0  # not before
         self._is_seated = self._is_dirty = self._is_draining = False
+        self._in_sink_s: float | None = None  # since when the loop waits for its sink
         self._has_announced = False  # a product of a careful slice
         self._has_news = False  # of its slices: the next exchange comes at once
         self._is_stuck = False  # the last attempt to store or to confirm has failed
@@ -312,11 +313,17 @@ class ProcessingNode:
             self._opened.close()
 
     def _watch(self) -> None:
-        """Wake the loop whenever the group says that the node has to look again."""
+        """Wake the loop whenever the group says that the node has to look again; while it waits for a sink, beat."""
         while not self._ended.is_set():
             try:
-                seat, seen = self._seat, self._seen
-                if seat is not None and seat.wait(seen, 0.5) != seen:
+                seat, seen, since_s = self._seat, self._seen, self._in_sink_s
+                if seat is None:
+                    self._ended.wait(self._beats_s)
+                elif since_s is not None and time.monotonic() > since_s + self._beats_s:
+                    if time.monotonic() < since_s + self._options.hung_after_s:
+                        seat.exchange(Progress(seen))
+                    self._ended.wait(self._beats_s)
+                elif seat.wait(seen, self._beats_s) != seen:
                     self._inbox.put(None)
                     self._ended.wait(0.001)  # the loop looks
             except HeadraceError:
@@ -561,7 +568,8 @@ class ProcessingNode:
             return added
         while added:
             try:
-                return added._replace(positions=self._sink.claim(self._share.terms.id, added))
+                with self._waiting_for_sink():
+                    return added._replace(positions=self._sink.claim(self._share.terms.id, added))
             except SinkFencedError as error:  # the next exchange says who owns them
                 added = added.where(~np.isin(added.slices, np.array(error.slices, np.uint32)))
         return added
@@ -576,7 +584,8 @@ class ProcessingNode:
         passed = dict(zip(both.slices.tolist(), both.positions.tolist(), strict=True))
         ready = [each for each in self._conductor.results if each.sequence < passed.get(each.slice, 0)]
         try:
-            self._sink.store(self._share.terms.id, ready, both)
+            with self._waiting_for_sink():
+                self._sink.store(self._share.terms.id, ready, both)
         except SinkFencedError as error:
             return self._store(*self._without(error, confirm, release))
         except SinkRefusedError as error:
@@ -589,6 +598,14 @@ class ProcessingNode:
         gone = set(map(id, ready))
         self._conductor.results = [each for each in self._conductor.results if id(each) not in gone]
         return confirm, release
+
+    @contextmanager
+    def _waiting_for_sink(self) -> Iterator[None]:
+        self._in_sink_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self._in_sink_s = None
 
     def _without(self, error: SinkFencedError, *of: Marks) -> Iterator[Marks]:
         """Forget slices that a later owner has claimed; the others."""
