@@ -4,6 +4,8 @@ import signal
 import threading
 from pathlib import Path
 
+import pytest
+
 from headrace import Queue
 from headrace.share.interface import NOBODY
 from headrace.slices import ProcessingNode
@@ -48,3 +50,25 @@ def test_the_last_node_takes_no_slices_again_while_it_leaves(tmp_path: Path) -> 
         assert (after.nodes, int(after.products.sum()), len(after.sessions)) == ([], 1, len(before.sessions))
         assert len(before.sessions) == 1
         assert queue.check() == []
+
+
+def test_sigterm_ends_a_node_that_runs_in_order(tmp_path: Path) -> None:
+    with Queue.create(tmp_path / "q", size="4MiB") as queue:
+        queue.channel("s", "a/**", slices=4)
+        node = ProcessingNode(queue, "s", lambda product: None, name="one")
+        main = threading.main_thread().ident
+        assert main is not None
+
+        def terminate() -> None:
+            until(lambda: signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL and node.statistics().slices == 4)
+            signal.pthread_kill(main, signal.SIGTERM)
+
+        before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        try:
+            threading.Thread(target=terminate).start()
+            with pytest.raises(SystemExit) as ended:
+                node.run()
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        assert ended.value.code == 143
+        assert queue.share("s").state().nodes == []

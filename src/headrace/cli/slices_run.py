@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 Line = Callable[[str], None]  # shows a line in place of the one before
 _LOOK_S = 0.5
+_EXPECT_S = 10.0  # a node that has just begun may get slices
 
 
 def stream_options(function: Function) -> Function:
@@ -116,11 +117,12 @@ def run(
 def _watch(node: "ProcessingNode", timeout: float | None, show: Line) -> None:
     """Until the node has ended, or had nothing to do for so long."""
     before, before_s = 0, time.monotonic()
-    idle_since_s = before_s
+    began_s = idle_since_s = before_s
     while not node.wait(_LOOK_S if timeout is None else min(_LOOK_S, timeout / 2)):
         now, now_s = node.statistics(), time.monotonic()
         show(node_line(node.name, now, (now.products - before) / (now_s - before_s)))
-        if now.products != before or now.waiting or not now.slices:
+        is_expecting = not now.slices and now_s < began_s + _EXPECT_S
+        if now.products != before or now.waiting or is_expecting:
             idle_since_s = now_s
         if timeout is not None and now_s - idle_since_s >= timeout:
             return
