@@ -185,6 +185,22 @@ def test_a_coroutine_that_hangs_is_cancelled_and_parked(queue: Queue, run: Make)
     assert [each[:2] for each in parked(queue)] == [(14, 2)]
 
 
+def test_a_coroutine_that_blocks_the_event_loop_is_left_behind_with_it(queue: Queue, run: Make) -> None:
+    fill(queue)
+    log, may_end = Log(), threading.Event()
+
+    async def work(product: Product) -> None:
+        await asyncio.sleep(0.001)
+        if log.note(product) == BAD:
+            may_end.wait(300)  # as a call of a library that knows nothing of event loops
+
+    run(work, hung_after="200ms", tries_max=1, workers=3)
+    until(lambda: is_drained(queue))
+    may_end.set()
+    assert set(log.payloads) == {str(number) for number in range(40)}
+    assert [each[:2] for each in parked(queue)] == [(14, 1)]
+
+
 # --- ends its process -------------------------------------------------------------------------------
 
 

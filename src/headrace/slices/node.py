@@ -433,8 +433,23 @@ class ProcessingNode:
         self._is_dirty = True
 
     def _replace(self, worker: Worker) -> None:
-        if not self._stopping.is_set():
-            self._workers[self._workers.index(worker)] = self._new_worker()
+        if self._stopping.is_set():
+            return
+        if self._loop is not None and not self._loop.responds():
+            self._leave_loop(worker)
+        self._workers[self._workers.index(worker)] = self._new_worker()
+
+    def _leave_loop(self, worker: Worker) -> None:
+        """This worker has blocked the event loop: leave it behind. The others do their tasks again in another one."""
+        log.error("node %s: a coroutine blocks the event loop, without an await; it is left behind", self.name)
+        self._loop = Loop()
+        for place, other in enumerate(self._workers):
+            if other is worker:
+                continue
+            self._workers[place] = self._new_worker()
+            if other.task is not None:
+                self._conductor.finish(other.task, _nothing_done(other.task), time.monotonic(), 0.0)
+                other.task = None
 
     def _watch_over_workers(self) -> None:
         limit = time.perf_counter() - self._options.hung_after_s

@@ -13,6 +13,7 @@ import inspect
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -28,6 +29,8 @@ from headrace.slices.tasks import (
     work_on_batches,
     work_through,
 )
+
+_TURN_S = 1.0  # for a turn of the event loop
 
 Finished = Callable[["Worker", Task, Outcome], None]
 
@@ -94,13 +97,26 @@ class Loop:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self.tasks: weakref.WeakSet[Any] = weakref.WeakSet()  # of workers
         self._thread = threading.Thread(target=self.loop.run_forever, name="headrace-loop", daemon=True)
         self._thread.start()
 
+    def is_held_by_another(self, task: "asyncio.Task[Any] | None") -> bool:
+        """Whether another worker runs at this moment: if it has blocked the loop, this one is not to blame."""
+        running = asyncio.current_task(self.loop)
+        return running is not None and running is not task and running in self.tasks
+
+    def responds(self) -> bool:
+        """False if a coroutine has blocked it: no other one goes on."""
+        turned = threading.Event()
+        self.loop.call_soon_threadsafe(turned.set)
+        return turned.wait(_TURN_S)
+
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
+        self._thread.join(_TURN_S)
+        if not self._thread.is_alive():
+            self.loop.close()
 
 
 class AsyncWorker:
@@ -111,12 +127,15 @@ class AsyncWorker:
         self._work, self._batches, self._finished, self._loop = work, batches, finished, loop
         self._pulse = Pulse()
         self._future: Any = None
+        self._task: asyncio.Task[Any] | None = None
 
     def begin(self, task: Task) -> None:
         self.task = task
         self._future = asyncio.run_coroutine_threadsafe(self._run(task), self._loop.loop)
 
     async def _run(self, task: Task) -> None:
+        self._task = asyncio.current_task()
+        self._loop.tasks.add(self._task)
         steps = work_stepwise(task, self._work, self._batches, self._pulse)
         self._finished(self, task, await steps)
 
@@ -127,6 +146,8 @@ class AsyncWorker:
         return given_up(len(self.task), self._pulse.place, why)
 
     def hangs_since(self) -> float | None:
+        if self._loop.is_held_by_another(self._task):
+            return None
         return self._pulse.since_s if self._pulse.place >= 0 else None
 
     def stop(self) -> None:
