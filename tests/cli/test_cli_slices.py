@@ -131,6 +131,7 @@ def test_a_slice_whose_product_takes_long_has_not_moved_before_the_timeout(
         (("delete", "@", "--yes"), 3, "group 'main' has nodes: one"),
         (("status", "@", "--stream", "nope"), 3, "has no channel 'nope'"),
         (("status", "@", "--group", "nope"), 3, "has no group of nodes 'nope'"),
+        (("plot", "@", "load.txt"), 2, "load.txt has no format that can be drawn"),
         (("parked", "@", "--sequence", "7"), 3, "product 7 is not parked"),
         (("parked", "@", "--retry", "a:b", "--forget"), 2, "--retry contradicts --forget"),
         (("parked", "@", "--publish", "a"), 2, "--publish has no effect without --retry"),
@@ -145,6 +146,14 @@ def test_an_error_names_the_thing_and_the_remedy(
     result = run("slices", *words)
     assert (result.exit_code, text in result.stderr) == (code, True), result.stderr
     assert "\n  try: " in result.stderr
+
+
+def test_slices_are_not_moved_to_a_node_that_leaves(run: Run, stream: Path) -> None:
+    with Queue.open(stream) as queue:
+        share = queue.share("surface")
+        share.drain(share.join("one").number)
+        result = run("slices", "move", stream, "one", "--slices", "0")
+    assert (result.exit_code, "node 'one' is draining" in result.stderr) == (3, True)
 
 
 def test_of_several_groups_one_must_be_chosen(run: Run, stream: Path) -> None:

@@ -115,6 +115,8 @@ def move(
         share = open_group(queue, stream, group)
         state = share.state()
         taker = find_node(state, node)
+        if taker.draining:
+            raise ShareError(f"node {node!r} is draining: it takes no slices any more", "choose another node")
         moving = _slices_of(state, chosen) if chosen else _some_of(state, find_node(state, str(giver)), count)
         began_s = time.monotonic()
         left = _hand_over(share, taker, moving, began_s + timeout)

@@ -9,9 +9,11 @@ from headrace.cli.group import Command
 from headrace.cli.options import AGE, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json
 from headrace.cli.slices_group import group_options, name_of, open_group
-from headrace.errors import ShareError
+from headrace.errors import OptionError, ShareError
 from headrace.extras import require
 from headrace.units import format_count
+
+_FORMATS = (".png", ".svg", ".pdf")
 
 
 @click.command(cls=Command, short_help="Draw loads, slices and sessions over time.")
@@ -31,6 +33,8 @@ def plot(queue_path: str, file: Path, last: float | None, stream: str | None, gr
       headrace slices plot wx.queue load.png
       headrace slices plot wx.queue --stream surface load.svg --last 10min
     """
+    if file.suffix.lower() not in _FORMATS:
+        raise OptionError(f"{file} has no format that can be drawn", f"end the name with {', '.join(_FORMATS)}")
     require("plots")
     from headrace.slices.plot import save_plot
 

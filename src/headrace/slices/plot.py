@@ -36,7 +36,7 @@ Times = npt.NDArray[np.float64]
 
 
 def save_plot(path: Path, samples: Sequence[Sample], state: ShareState) -> None:
-    """Write the file; create its directory if necessary. ValueError of matplotlib: an unknown format."""
+    """Write the file, in the format that its name ends with; create its directory if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure_of(samples, state).savefig(path, dpi=110)
 
