@@ -11,6 +11,7 @@ import click
 from headrace.cli.failure import did_you_mean
 from headrace.cli.options import completes
 from headrace.errors import OptionError, ShareError, ShareMissingError
+from headrace.link.address import is_remote
 
 if TYPE_CHECKING:
     from headrace.queue import AnyQueue
@@ -44,7 +45,10 @@ def open_group(queue: "AnyQueue", stream: str | None, group: str | None) -> "Any
     if stream is not None:
         return queue.share(stream, group or "main", create=False)  # its error names what is missing
     called = f" {group!r}" if group else ""
-    raise ShareMissingError(f"{queue.path} has no group of nodes{called}", "start a node: headrace slices run")
+    hint = "start a node: headrace slices run"
+    if is_remote(str(queue.path)):
+        hint += "; a site shows the groups of channels that you may receive"
+    raise ShareMissingError(f"{queue.path} has no group of nodes{called}", hint)
 
 
 def find_node(state: "ShareState", name: str) -> "NodeState":
