@@ -1,5 +1,6 @@
 """A slice that does not go on does not hold up the others, however much of it waits."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from headrace import Queue
 from headrace.product.product import Product
 from headrace.slices import ProcessingNode
 from headrace.slices.backlog import FOREVER, Backlog, Portion
+from headrace.slices.tasks import Outcome, Pulse
 
 LIMIT_S = 60.0  # a safety net, not a promise
 SLOW, FAST = 900, 300
@@ -80,3 +82,54 @@ def test_a_backlog_is_cut_to_the_first_products_of_each_slice(make_quick: Callab
     kept = np.concatenate([each.sequences for each in left])
     assert sorted(kept) == sorted(np.concatenate([each[:3] for each in expected]))
     assert (backlog.products, backlog.bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("kind", ["thread", "coroutine"])
+def test_products_that_were_to_follow_a_slow_one_are_taken_back(make_quick: Callable[..., Queue], kind: str) -> None:
+    queue = make_quick()
+    queue.channel("radar", "wx/**", slices=8, assign="given")
+    for _ in range(20):
+        queue.put_many([b"x"] * 8, feed="wx/a", slice=list(range(8)))
+    worked: list[list[int]] = [[] for _ in range(8)]
+    may_go_on = threading.Event()
+
+    def work(product: Product) -> None:
+        assert product.slice is not None
+        if product.slice == 3 and len(worked[3]) == 5:
+            may_go_on.wait(LIMIT_S)
+        worked[product.slice].append(product.sequence)
+
+    async def work_async(product: Product) -> None:
+        assert product.slice is not None
+        while product.slice == 3 and len(worked[3]) == 5 and not may_go_on.is_set():
+            await asyncio.sleep(0.01)
+        worked[product.slice].append(product.sequence)
+
+    chosen = work if kind == "thread" else work_async
+    with ProcessingNode(queue, "radar", chosen, workers=2) as node:
+        wait_until(lambda: all(len(each) == 20 for number, each in enumerate(worked) if number != 3))
+        assert len(worked[3]) == 5
+        may_go_on.set()
+        wait_until(lambda: node.statistics().products == 160)
+    assert all(each == sorted(set(each)) and len(each) == 20 for each in worked)
+    queue.check()
+
+
+def test_a_product_is_either_its_workers_or_the_nodes() -> None:
+    for _ in range(300):
+        pulse, begun = Pulse(), list[int]()
+        pulse.outcome = Outcome(np.zeros(0, np.bool_), np.zeros(0, np.uint64), [], [])
+
+        def walk(pulse: Pulse = pulse, begun: list[int] = begun) -> None:
+            for place in range(2000):
+                pulse.place = place
+                if place >= pulse.stop:
+                    break
+                begun.append(place)
+            pulse.place = -1
+
+        thread = threading.Thread(target=walk)
+        thread.start()
+        kept = pulse.keep_rest()
+        thread.join()
+        assert kept is None or len(begun) <= kept[0] + 1

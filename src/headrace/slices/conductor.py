@@ -200,8 +200,24 @@ class Conductor:
         suspect = int(self._suspects[place])
         return len(task) == 1 and suspect == int(task.sequences[0]) and self._tries[place] >= self._tries_max
 
+    def take_rest(self, task: Task, place: int, so_far: Outcome, now_s: float, pause_s: float) -> list[Failure]:
+        """Leave a worker alone with the product at this place: take in those before it, and take back the others."""
+        rest = task.between(place + 1, len(task))
+        before = Task(task.between(0, place), self._epochs) if place else None
+        if before is not None:
+            before.epochs = task.epochs[:place]
+        task.narrow(place)
+        for portion in reversed(rest):
+            self.backlog.put_back(portion)
+            self._in_work[portion.slices] = False
+        for each in self.tasks:
+            self._in_work[each.slices] = True
+        return [] if before is None else self.finish(before, so_far.part(0, place), now_s, pause_s)
+
     def finish(self, task: Task, outcome: Outcome, now_s: float, pause_s: float) -> list[Failure]:
         """Take in what became of a task; the attempts that failed. Their slices wait for `pause_s`."""
+        if len(outcome.done) != len(task):  # the others were taken back
+            outcome = outcome.part(task.begin, len(task))
         self.tasks.discard(task)
         self._in_work[task.slices] = False
         for other in self.tasks:

@@ -56,6 +56,7 @@ from headrace.slices.workers import AsyncWorker, Loop, ThreadWorker, Worker, is_
 from headrace.units import parse_age
 
 CONFIRM_S, STORE_S = 0.02, 0.5  # between two confirmations, while work goes on: without and with a sink
+SLOW_S = 0.1  # of one product: the others of its task are taken back
 BACKLOG_PRODUCTS, BACKLOG_BYTES = 16_384, 64 << 20
 RESULTS_MAX = 65_536  # that wait for their sink
 _LEAVE_S = 10.0  # for the balancer to move the slices of a node that stops
@@ -452,13 +453,27 @@ class ProcessingNode:
                 other.task = None
 
     def _watch_over_workers(self) -> None:
-        limit = time.perf_counter() - self._options.hung_after_s
+        """Give up workers that hang; take back what a worker with a slow product has not begun."""
+        now_s = time.perf_counter()
+        limit = now_s - self._options.hung_after_s
         for worker in list(self._workers):
             since, task = worker.hangs_since(), worker.task
-            if task is not None and since is not None and since < limit:
+            if task is None or since is None:
+                continue
+            if since < now_s - SLOW_S and len(task) > 1:
+                self._take_rest(worker, task)
+            if since < limit:
                 outcome = worker.give_up(f"the work did not end within {self._options.hung_after_s:g} s")
                 log.warning("node %s: %s", self.name, outcome.ended)
                 self._finish(worker, task, outcome)
+
+    def _take_rest(self, worker: Worker, task: Task) -> None:
+        """One product takes long: let other workers go on with the rest of its task."""
+        kept = worker.keep_rest()
+        if kept is not None:
+            for failure in self._conductor.take_rest(task, *kept, time.monotonic(), self._options.retry_s):
+                self._fail(failure)
+            self._is_dirty = True
 
     def _fail(self, failure: Failure) -> None:
         log.warning("node %s: product %d of slice %d: %s", self.name, failure.sequence, failure.slice, failure.error)

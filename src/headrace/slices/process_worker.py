@@ -19,6 +19,7 @@ from headrace.log.records import Names, rows_of
 from headrace.product.batch import Batch
 from headrace.remote.protocol.products import batch_of, products_of
 from headrace.slices.tasks import (
+    PRODUCTS_MAX,
     Outcome,
     Pulse,
     Task,
@@ -87,6 +88,9 @@ class ProcessWorker:
             os.kill(self._process.pid, signal.SIGKILL)  # type: ignore[arg-type]
         return outcome
 
+    def keep_rest(self) -> tuple[int, Outcome] | None:
+        return None  # they are in the other process
+
     def hangs_since(self) -> float | None:
         return float(self._since_s.value) if self._place.value >= 0 else None
 
@@ -100,10 +104,12 @@ class _SharedPulse(Pulse):
 
     def __init__(self, place: Any, since_s: Any) -> None:
         object.__setattr__(self, "shared", (place, since_s))
+        object.__setattr__(self, "stop", PRODUCTS_MAX)
 
-    def __setattr__(self, name: str, value: float) -> None:
+    def __setattr__(self, name: str, value: Any) -> None:
         place, since_s = self.shared  # type: ignore[attr-defined]
-        (place if name == "place" else since_s).value = value
+        if name in ("place", "since_s"):
+            (place if name == "place" else since_s).value = value
 
 
 def _work_on(pipe: Connection, work: Work, batches: bool, place: Any, since_s: Any) -> None:

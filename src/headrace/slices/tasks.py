@@ -1,7 +1,8 @@
 """Tasks: what a worker does at a time, and what became of it.
 
 A task takes about a fiftieth of a second, or consists of one product if that takes longer. So a node looks up often
-enough to let a slice go, and a slow product holds up no slice but its own.
+enough to let a slice go. If one product of a task takes much longer than the others, the node takes those back that
+its worker has not begun (`Pulse.keep_rest`) and takes in what is done. So a slow product holds up no slice but its own.
 """
 
 import time
@@ -27,17 +28,34 @@ Work = Callable[[Any], Any]  # of a product, or of a batch
 class Task:
     """Products for one worker, in the order of each slice."""
 
-    __slots__ = ("epochs", "portions", "sequences", "slices")
+    __slots__ = ("begin", "epochs", "portions", "sequences", "slices")
 
     def __init__(self, portions: Sequence[Portion], epochs: Epochs) -> None:
         """`epochs` has those of all slices, as they are now."""
         self.portions = portions
+        self.begin = 0  # place of the first product, as the worker counts
         self.slices: Slices = np.concatenate([each.slices for each in portions])
         self.sequences: Positions = np.concatenate([each.sequences for each in portions])
         self.epochs: Epochs = epochs[self.slices]
 
     def __len__(self) -> int:
         return len(self.slices)
+
+    def between(self, begin: int, end: int) -> list[Portion]:
+        """The products from one place to another."""
+        found, first = list[Portion](), 0
+        for portion in self.portions:
+            places = np.arange(first, first + len(portion))
+            first += len(portion)
+            chosen = (places >= begin) & (places < end)
+            found += [portion.where(chosen)] if chosen.any() else []
+        return found
+
+    def narrow(self, place: int) -> None:
+        """Keep one product alone; the worker goes on counting from the first."""
+        self.portions, self.begin = self.between(place, place + 1), place
+        chosen = slice(place, place + 1)
+        self.slices, self.sequences, self.epochs = self.slices[chosen], self.sequences[chosen], self.epochs[chosen]
 
     def products(self) -> Iterable[Product]:
         for portion in self.portions:
@@ -56,14 +74,34 @@ class Outcome(NamedTuple):
     failures: list[tuple[int, str]]  # place, and why; later products of that slice were not begun
     ended: str = ""  # why the worker itself ended
 
+    def part(self, begin: int, count: int) -> "Outcome":
+        """What became of some of the products; a copy, while the worker goes on."""
+        end = begin + count
+        results = [(place - begin, value) for place, value in self.results if begin <= place < end]
+        failures = [(place - begin, why) for place, why in self.failures if begin <= place < end]
+        return Outcome(self.done[begin:end].copy(), self.busy_ns[begin:end].copy(), results, failures, self.ended)
+
 
 class Pulse:
-    """Where a worker is, for the watch over products that hang. Others may read it at any time."""
+    """Where a worker is, for the watch over products that hang. Others may read it at any time.
 
-    __slots__ = ("is_given_up", "place", "since_s")
+    The worker sets `place`, then looks at `stop`, and begins the product only if it comes before that. The node sets
+    `stop`, then looks at `place`. So each product is the worker's or the node's, and never both.
+    """
+
+    __slots__ = ("is_given_up", "outcome", "place", "since_s", "stop")
 
     def __init__(self) -> None:
-        self.place, self.since_s, self.is_given_up = -1, 0.0, False
+        self.place, self.since_s, self.stop, self.is_given_up = -1, 0.0, PRODUCTS_MAX, False
+        self.outcome: Outcome | None = None  # of the products before `place`
+
+    def keep_rest(self) -> tuple[int, Outcome] | None:
+        """Keep the worker from what it has not begun of its task; the product in work, and what became of others."""
+        while (place := self.place) >= 0 and self.outcome is not None:
+            self.stop = place + 1
+            if self.place == place:
+                return place, self.outcome
+        return None
 
 
 def work_through(products: Iterable[Product], slices: Sequence[int], work: Work, pulse: Pulse) -> Outcome:
@@ -73,6 +111,7 @@ def work_through(products: Iterable[Product], slices: Sequence[int], work: Work,
     results: list[tuple[int, Any]] = []
     failures: list[tuple[int, str]] = []
     failed: set[int] = set()
+    outcome = pulse.outcome = Outcome(done, spent, results, failures)
     clock = time.perf_counter_ns
     before = clock()
     for place, product in enumerate(products):
@@ -80,6 +119,9 @@ def work_through(products: Iterable[Product], slices: Sequence[int], work: Work,
             done[place] = False
             continue
         pulse.since_s, pulse.place = before / 1e9, place
+        if place >= pulse.stop:
+            done[place:] = False
+            break
         try:
             value = work(product)
         except ANYTHING as error:
@@ -93,7 +135,7 @@ def work_through(products: Iterable[Product], slices: Sequence[int], work: Work,
         spent[place] = now - before
         before = now
     pulse.place = -1
-    return Outcome(done, spent, results, failures)
+    return outcome
 
 
 def work_on_batches(batches: Sequence[Batch], work: Work, pulse: Pulse) -> Outcome:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from headrace.slices.tasks import (
     ANYTHING,
+    PRODUCTS_MAX,
     Outcome,
     Pulse,
     Task,
@@ -46,6 +47,9 @@ class Worker(Protocol):
     def give_up(self, why: str) -> Outcome:
         """End what it does, for good; what became of its task."""
 
+    def keep_rest(self) -> tuple[int, Outcome] | None:
+        """Begin no other product of its task; the place of the one in work, and what became of those before."""
+
     def hangs_since(self) -> float | None:
         """Since when it works on one product, by `time.perf_counter`; None if it is idle."""
 
@@ -70,7 +74,7 @@ class ThreadWorker:
         threading.Thread(target=self._run, name="headrace-work", daemon=True).start()
 
     def begin(self, task: Task) -> None:
-        self.task = task
+        self.task, self._pulse.stop = task, PRODUCTS_MAX
         self._tasks.put(task)
 
     def _run(self) -> None:
@@ -81,9 +85,12 @@ class ThreadWorker:
             self._finished(self, task, outcome)
 
     def give_up(self, why: str) -> Outcome:
-        self._is_given_up = True
+        self._is_given_up, self._pulse.stop = True, 0
         assert self.task is not None
-        return given_up(len(self.task), self._pulse.place, why)
+        return given_up(len(self.task), self._pulse.place - self.task.begin, why)
+
+    def keep_rest(self) -> tuple[int, Outcome] | None:
+        return None if self._batches else self._pulse.keep_rest()
 
     def hangs_since(self) -> float | None:
         return self._pulse.since_s if self._pulse.place >= 0 else None
@@ -130,7 +137,7 @@ class AsyncWorker:
         self._task: asyncio.Task[Any] | None = None
 
     def begin(self, task: Task) -> None:
-        self.task = task
+        self.task, self._pulse.stop = task, PRODUCTS_MAX
         self._future = asyncio.run_coroutine_threadsafe(self._run(task), self._loop.loop)
 
     async def _run(self, task: Task) -> None:
@@ -143,7 +150,10 @@ class AsyncWorker:
         self._pulse.is_given_up = True
         self._future.cancel()
         assert self.task is not None
-        return given_up(len(self.task), self._pulse.place, why)
+        return given_up(len(self.task), self._pulse.place - self.task.begin, why)
+
+    def keep_rest(self) -> tuple[int, Outcome] | None:
+        return None if self._batches else self._pulse.keep_rest()
 
     def hangs_since(self) -> float | None:
         if self._loop.is_held_by_another(self._task):
@@ -156,7 +166,7 @@ class AsyncWorker:
 
 async def work_stepwise(task: Task, work: Work, batches: bool, pulse: Pulse) -> Outcome:
     """As `work_through` and `work_on_batches`, for a coroutine function."""
-    outcome = given_up(len(task), -1, "")
+    outcome = pulse.outcome = given_up(len(task), -1, "")
     slices = task.slices.tolist()
     failed: set[int] = set()
     place = 0
@@ -167,6 +177,8 @@ async def work_stepwise(task: Task, work: Work, batches: bool, pulse: Pulse) -> 
             continue
         before = time.perf_counter_ns()
         pulse.since_s, pulse.place = before / 1e9, begin
+        if begin >= pulse.stop:
+            break
         try:
             value = await work(item)
             if batches:
