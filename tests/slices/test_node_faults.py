@@ -251,7 +251,7 @@ def test_worker_processes_that_end_hang_or_return_nonsense_cost_only_the_product
 
 def test_an_idle_worker_process_that_is_killed_is_replaced(queue: Queue, run: Make) -> None:
     node = run(deadly, use="processes", publish="out")
-    os.kill(node._workers[0]._process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+    os.kill(node._crew.workers[0]._process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
     fill(queue)
     until(lambda: is_drained(queue))
     assert sorted(int(product.payload) for product in queue.read("oldest", "out")) == list(range(40))
@@ -349,8 +349,8 @@ def test_nothing_is_parked_before_the_results_that_stand_before_it_are_stored(qu
 def test_a_sink_that_is_away_for_a_while_costs_nothing_and_holds_no_more_than_its_limit(
     queue: Queue, run: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.slices.node.RESULTS_MAX", 10)
-    monkeypatch.setattr("headrace.slices.node._RETRY_S", 0.02)
+    monkeypatch.setattr("headrace.slices.confirming.RESULTS_MAX", 10)
+    monkeypatch.setattr("headrace.slices.confirming.RETRY_S", 0.02)
     monkeypatch.setattr("headrace.slices.conductor.PRODUCTS_MAX", 4)
     sink = FaultySink()
     node = run(text_of, sink=sink)
@@ -438,7 +438,9 @@ def test_a_node_that_lost_its_seat_joins_again_and_goes_on(queue: Queue, run: Ma
     until(lambda: node.statistics().slices == SLICES)
     fill(queue)
     until(lambda: node.statistics().products == 40)
-    share.change(lambda own, now: own._vacate(node._seat.number, 3, now))  # as `seize` does, without the wait
+    share.change(
+        lambda own, now: own._vacate(node._confirming.seat.number, 3, now)
+    )  # as `seize` does, without the wait
     until(lambda: node.statistics().rejoined == 1 and node.statistics().slices == SLICES)
     until(lambda: node.statistics().products == 80)
     node.stop()
@@ -500,10 +502,10 @@ def test_a_node_with_long_work_sleeps_meanwhile(queue: Queue, run: Make) -> None
         may_end.wait(60)
 
     node, turns = run(work), list[float]()
-    dispatch = node._dispatch
+    dispatch = node._crew.dispatch
     fill(queue, 2)
     assert begun.wait(60)
-    node._dispatch = lambda: (turns.append(time.monotonic()), dispatch())  # type: ignore[method-assign,assignment]
+    node._crew.dispatch = lambda nudge: (turns.append(time.monotonic()), dispatch(nudge))  # type: ignore[method-assign,assignment]
     time.sleep(1)
     may_end.set()
     assert len(turns) < 200  # of a loop that would turn a hundred thousand times

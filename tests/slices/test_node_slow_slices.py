@@ -34,7 +34,7 @@ def put(queue: Queue, number: int, count: int) -> None:
 def test_a_slice_that_waits_is_set_aside_and_read_again(
     make_quick: Callable[..., Queue], monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    monkeypatch.setattr("headrace.slices.node.BACKLOG_PRODUCTS", 100)
+    monkeypatch.setattr("headrace.slices.crew.BACKLOG_PRODUCTS", 100)
     monkeypatch.setattr("headrace.slices.intake.ROWS", 40)
     queue = make_quick()
     queue.channel("radar", "wx/**", slices=3, assign="given")

@@ -320,6 +320,11 @@ class Conductor:
         slices = _numbers(chosen)
         return Marks(slices, self._epochs[slices], positions[slices])
 
+    @property
+    def waiting(self) -> int:
+        """Products that were read and are not done."""
+        return len(self.backlog) + sum(map(len, self.tasks))
+
     def epoch(self, number: int) -> int:
         """The epoch in which the node owns this slice; 0 if it does not."""
         return int(self._epochs[number])

@@ -189,5 +189,10 @@ def without(outcome: Outcome, failures: list[tuple[int, str]], slices: Sequence[
     )  # fmt: skip
 
 
+def nothing_done(task: Task) -> Outcome:
+    """A task that was not begun after all."""
+    return Outcome(np.zeros(len(task), np.bool_), np.zeros(len(task), np.uint64), [], [])
+
+
 def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:ERROR_CHARACTERS]
