@@ -23,7 +23,7 @@ def play(how: str, folder: Path, seed: int, faults: int) -> None:
 
 @pytest.mark.parametrize("how", ["local", "remote"])
 def test_nodes_that_are_killed_stopped_and_cut_off_lose_and_repeat_nothing_else(how: str, shared_memory: Path) -> None:
-    play(how, shared_memory, random_seed(), 8 if how == "local" else 5)
+    play(how, shared_memory, random_seed(), 6 if how == "local" else 4)
 
 
 def test_a_product_that_ends_every_node_is_blamed_alone(shared_memory: Path) -> None:
