@@ -130,22 +130,45 @@ class Node:
         if not self.tasks:
             return
         task = self.tasks.pop(world.chance.randrange(len(self.tasks)))
-        slices = task.slices.tolist()
+        outcome = self.outcome_of(task)
+        if world.chance.random() < 0.1:  # it hung at a product, perhaps at a bad one: nothing of the task counts
+            bad = [place for place, _ in outcome.failures]
+            outcome = given_up(len(task), world.chance.choice(bad or range(len(task))), "hung")
+        world.note_finished(self, task, outcome, range(len(task)))
+        self.count(self.conductor.finish(task, outcome, world.time_s, 1.0))
+
+    def outcome_of(self, task: Task) -> Outcome:
+        world = self.world
         bad = [
             place for place, n in enumerate(task.sequences.tolist()) if n in world.bad or world.chance.random() < 0.02
         ]
         outcome = Outcome(np.ones(len(task), np.bool_), np.ones(len(task), np.uint64), [], [])
-        outcome = without(outcome, [(place, "no") for place in bad], slices)
-        if world.chance.random() < 0.1:  # it hung at a product, perhaps at a bad one: nothing of the task counts
-            outcome = given_up(len(task), world.chance.choice(bad or range(len(task))), "hung")
-        world.note_finished(self, task, outcome)
-        for failure in self.conductor.finish(task, outcome, world.time_s, 1.0):
+        return without(outcome, [(place, "no") for place in bad], task.slices.tolist())
+
+    def count(self, failures: list[Failure]) -> None:
+        for failure in failures:
             try:
-                tries = world.own.fail(self.seat, self.instance, failure.slice, failure.epoch, failure.sequence)
+                tries = self.world.own.fail(self.seat, self.instance, failure.slice, failure.epoch, failure.sequence)
             except SeatLostError:
                 continue
             if tries >= TRIES:
                 self.conductor.give_up(failure)
+
+    def take_rest(self) -> None:
+        """One product of a task takes long: the node takes back what comes after it."""
+        long = [task for task in self.tasks if len(task) > 1]
+        if not long:
+            return
+        task = self.world.chance.choice(long)
+        place = self.world.chance.randrange(len(task))
+        outcome = self.outcome_of(task)
+        if any(task.slices[failed] == task.slices[place] and failed < place for failed, _ in outcome.failures):
+            return  # a worker passes over the rest of a slice that has failed
+        undone = np.arange(len(task)) >= place
+        self.world.note_finished(self, task, outcome._replace(done=outcome.done & ~undone), range(place))
+        self.world.note_finished(self, task, nothing(task), range(place + 1, len(task)))
+        before = [each for each in outcome.failures if each[0] < place]
+        self.count(self.conductor.take_rest(task, place, outcome._replace(failures=before), self.world.time_s, 1.0))
 
     def accept(self) -> None:
         if self.reader.arriving:
@@ -192,6 +215,8 @@ class World:
         for number, epoch, n in zip(
             *(each.tolist() for each in (task.slices, task.epochs, task.sequences)), strict=True
         ):
+            assert node.conductor.owned[number], f"{n} is begun without its slice"
+            assert node.conductor.epoch(number) == epoch
             if not self.owns(node, number, epoch):
                 continue
             others = [
@@ -206,8 +231,9 @@ class World:
             self.last[number, epoch] = n
             self.begun[n].add((node.name, epoch))
 
-    def note_finished(self, node: Node, task: Task, outcome: Outcome) -> None:
-        for place, (epoch, n) in enumerate(zip(task.epochs.tolist(), task.sequences.tolist(), strict=True)):
+    def note_finished(self, node: Node, task: Task, outcome: Outcome, places: range) -> None:
+        for place in places:
+            epoch, n = int(task.epochs[place]), int(task.sequences[place])
             self.begun[n].discard((node.name, epoch))
             if outcome.done[place] and self.owns(node, self.stream[n - 1], epoch):
                 self.done.add(n)
@@ -264,7 +290,7 @@ class World:
     def step(self) -> None:
         self.time_s += 0.1
         node = self.chance.choice(self.nodes)
-        acts = [node.exchange, node.begin, node.finish, node.accept, node.reader.read]
+        acts = [node.exchange, node.begin, node.finish, node.take_rest, node.accept, node.reader.read]
         what = self.chance.random()
         if what < 0.03:
             self.put()

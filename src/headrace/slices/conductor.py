@@ -202,14 +202,14 @@ class Conductor:
 
     def take_rest(self, task: Task, place: int, so_far: Outcome, now_s: float, pause_s: float) -> list[Failure]:
         """Leave a worker alone with the product at this place: take in those before it, and take back the others."""
-        rest = task.between(place + 1, len(task))
+        rest = self.owned[task.slices] & (self._epochs[task.slices] == task.epochs)
+        rest[: place + 1] = False
+        self._return(task, rest)
+        self._in_work[task.slices] = False
         before = Task(task.between(0, place), self._epochs) if place else None
         if before is not None:
             before.epochs = task.epochs[:place]
         task.narrow(place)
-        for portion in reversed(rest):
-            self.backlog.put_back(portion)
-            self._in_work[portion.slices] = False
         for each in self.tasks:
             self._in_work[each.slices] = True
         return [] if before is None else self.finish(before, so_far.part(0, place), now_s, pause_s)
