@@ -1,8 +1,9 @@
 """Keys by Zipf's law through four real nodes and the real balancer: the busiest node against the mean.
 
 Each node is a process with one worker, whose work sleeps a millisecond for each item. Items arrive at a rate that needs
-two fifths of all workers; one key in five items is the same. Slices begin where their numbers put them, as with a hash
-ring; then a balancer starts. The load of a node is the time that its work takes, as it reports it.
+a third of all workers; one key in five items is the same. Slices begin where their numbers put them, as with a hash
+ring; then a balancer starts, and balances by the times that nodes report. All items take the same time, so the load of
+a node is counted here as the items that arrive in its slices, which does not depend on what else the machine does.
 """
 
 import time
@@ -20,7 +21,7 @@ from headrace.share.share import Share
 from headrace.slices.balancer import Balancer
 
 NODES, ZIPF, KEYS, BOUND = 4, 1.2, 100_000, 0.1
-SLEEP_S, RATE = 0.001, 1_200
+SLEEP_S, RATE = 0.001, 1_000
 SECONDS, SETTLE_S = 6.0, 15.0  # of each measurement; of the balancer
 SEED = 14
 _EVERY_S = 0.01
@@ -31,18 +32,18 @@ def run(folder: Path, scale: float, pool: Pool, progress: Announce) -> Iterator[
     """Both figures. `scale` reduces the times."""
     seconds, settle_s = max(0.5, SECONDS * min(scale, 1.0)), max(0.5, SETTLE_S * min(scale, 1.0))
     with (
-        stream(folder / "zipf") as (_, share),
+        stream(folder / "zipf") as (queue, share),
         node_processes(pool, folder / "zipf", NODES, SLEEP_S, records=False),
         pool.run(_put, [(folder / "zipf",)]) as (producer,),
     ):
         spread(share, NODES)
         progress(f"Zipf {ZIPF:g} with {NODES} nodes, slices by number")
         time.sleep(seconds / 5)
-        before, largest = _busiest(share, seconds)
+        before, largest = _busiest(queue, share, seconds)
         progress(f"Zipf {ZIPF:g} with {NODES} nodes, balanced")
         with Balancer(share) as balancer:
             time.sleep(settle_s)
-            after, _ = _busiest(share, seconds)
+            after, _ = _busiest(queue, share, seconds)
             moved = balancer.statistics().slices_moved
         producer.send("stop")
     where = f"Zipf {ZIPF:g}, {NODES} real nodes"
@@ -53,15 +54,14 @@ def run(folder: Path, scale: float, pool: Pool, progress: Announce) -> Iterator[
                  goal, True, beside)  # fmt: skip
 
 
-def _busiest(share: Share, seconds: float) -> tuple[float, float]:
+def _busiest(queue: Queue, share: Share, seconds: float) -> tuple[float, float]:
     """The busiest node, and the busiest slice, divided by the mean of the nodes."""
-    before = share.state()
+    begin = queue.next
     time.sleep(seconds)
-    after = share.state()
-    busy_s = np.array([node.busy_s for node in after.nodes]) - [node.busy_s for node in before.nodes]
-    slices_s = (after.busy_ns - before.busy_ns).astype(np.float64) / 1e9
-    mean_s = max(float(busy_s.mean()), 1e-9)
-    return float(busy_s.max()) / mean_s, float(slices_s.max()) / mean_s
+    weights = queue.weigh(begin, queue.next).slice_products
+    items = np.array([weights.get(number, 0) for number in range(share.terms.slices)], np.float64)
+    mean = max(float(items.sum()) / NODES, 1e-9)
+    return float(np.bincount(share.state().owners, items).max()) / mean, float(items.max()) / mean
 
 
 def _put(parent: Connection, path: Path) -> None:
