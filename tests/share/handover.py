@@ -17,7 +17,8 @@ import numpy as np
 from headrace.errors import SeatLostError
 from headrace.share.interface import NOBODY, Progress, marks
 from headrace.share.layout import Table, epochs_of, memory_table, owners_of, takers_of
-from headrace.share.ownership import Moment, Ownership
+from headrace.share.ownership import Ownership
+from headrace.share.sessions import Moment
 
 NOW, LATE = Moment(10**9, 1), Moment(10**11, 1)  # after a long silence, every node counts as dead
 

@@ -15,7 +15,8 @@ import pytest
 from headrace.errors import SeatLostError
 from headrace.share.interface import Marks, Progress, Slices
 from headrace.share.layout import memory_table, owners_of
-from headrace.share.ownership import Moment, Ownership
+from headrace.share.ownership import Ownership
+from headrace.share.sessions import Moment
 from headrace.slices.backlog import Backlog, Portion
 from headrace.slices.conductor import Conductor, Failure
 from headrace.slices.intake import Intaken

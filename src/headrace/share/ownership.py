@@ -16,7 +16,7 @@ The caller holds the group's lock and passes the moment. share/file.py does that
 order of messages and deaths on this same code, and the simulation of a thousand nodes runs on it.
 """
 
-from typing import NamedTuple, cast
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -41,32 +41,23 @@ from headrace.share.layout import (
     PARKED,
     SAMPLES,
     SEATS,
-    SESSIONS,
     Table,
     epochs_of,
     owners_of,
     takers_of,
     words_of,
 )
+from headrace.share.sessions import CANCELLED, DEAD, RUNNING, Moment, Sessions
 
-REASONS: tuple[Reason, ...] = ("load", "join", "drain", "idle", "dead", "hand")
-RUNNING, DONE, CANCELLED, DEAD = range(4)
 SAMPLE_NS = 1_000_000_000  # between two samples of a node's load
 _NOTHING = np.zeros(0, np.uint32)
-
-
-class Moment(NamedTuple):
-    """Now, by two clocks."""
-
-    boot_ns: int  # since the machine's start: decides ages
-    wall_ns: int  # since 1970: for people
 
 
 class Ownership:
     """The transitions of one table."""
 
     def __init__(self, table: Table) -> None:
-        self.table = table
+        self.table, self.sessions = table, Sessions(table)
         self._header, self._seats = table.header[0], table.seats
         self._dead_after_ns = int(self._header["dead_after_ns"])
 
@@ -130,13 +121,13 @@ class Ownership:
         entry, words = self._seats[seat], self.table.words
         coming = np.flatnonzero(takers_of(words) == seat).astype(np.uint32)
         owned = self._owned(seat)
-        self._end_session(int(entry["session"]), outcome, now.wall_ns)
+        self.sessions.end(int(entry["session"]), outcome, now.wall_ns)
         for giver in {int(each) for each in owners_of(words[coming])}:
-            self._end_session(int(self._seats[giver]["session"]), outcome, now.wall_ns)
+            self.sessions.end(int(self._seats[giver]["session"]), outcome, now.wall_ns)
         sessions = self.table.sessions
         unseen = (sessions["number"] > 0) & (sessions["taker_seat"] == seat) & (sessions["outcome"] == RUNNING)
         for number in sessions["number"][unseen].tolist():  # it was given slices, and never said that it works on them
-            self._end_session(number, outcome, now.wall_ns)
+            self.sessions.end(number, outcome, now.wall_ns)
         self._untake(np.concatenate([owned, coming]))
         self._disown(owned)
         self._add_sample(seat, Load(), 0.0, now)  # its last: it has nothing any more
@@ -158,7 +149,7 @@ class Ownership:
             self._note_load(seat, progress.load, load_text, now)
         version = int(entry["version"])
         if entry["fresh"] and progress.seen == version:
-            self._note_available(seat, now)
+            self.sessions.note_available(seat, self._owned(seat), now)
         holding = None if progress.seen == version else self.holding(seat)
         if len(refused) or len(refused_too):
             self._header["refused"] += len(refused) + len(refused_too)
@@ -205,7 +196,7 @@ class Ownership:
                 self._hand_over(seat, taker, given, now)
             else:
                 self._disown(given)
-                self._note_removed(seat, len(given), now)
+                self.sessions.note_removed(seat, len(given), now)
         self._changed(seat)
         return released.slices[~counts]
 
@@ -214,7 +205,7 @@ class Ownership:
         table.fresh[slices] = self._seats[giver]["session"]
         table.words[slices] = words_of(taker, NOBODY, epochs_of(table.words[slices]) + np.uint32(1))
         self._seats[taker]["fresh"] = 1
-        self._note_removed(giver, len(slices), now)
+        self.sessions.note_removed(giver, len(slices), now)
         self._changed(taker)
 
     def _is_owner(self, seat: int, of: Marks, head: int) -> Flags:
@@ -326,7 +317,7 @@ class Ownership:
         moving = slices[(owners_of(words) == giver) & (takers_of(words) == NOBODY)]
         if not len(moving):
             return 0
-        self._seats[giver]["session"] = self._new_session(giver, taker, len(moving), reason, now)
+        self._seats[giver]["session"] = self.sessions.begin(giver, taker, len(moving), reason, now)
         table.words[moving] = words_of(giver, taker, epochs_of(table.words[moving]))
         self._changed(giver)
         self._changed(taker)
@@ -342,7 +333,7 @@ class Ownership:
         self._untake(moving)
         for giver in givers:
             if giver != NOBODY and not np.any(takers_of(self.table.words[self._owned(giver)]) != NOBODY):
-                self._end_session(int(self._seats[giver]["session"]), CANCELLED, now.wall_ns)
+                self.sessions.end(int(self._seats[giver]["session"]), CANCELLED, now.wall_ns)
                 self._header["cancelled"] += 1
         return len(moving)
 
@@ -354,11 +345,11 @@ class Ownership:
         table, slices = self.table, self._valid(slices)
         given = slices[owners_of(table.words[slices]) == NOBODY]
         if len(given):
-            session = self._new_session(NOBODY, taker, len(given), reason, now)
+            session = self.sessions.begin(NOBODY, taker, len(given), reason, now)
             table.fresh[given] = session
             table.words[given] = words_of(taker, NOBODY, epochs_of(table.words[given]))
             self._seats[taker]["fresh"] = 1
-            self._removed(session, len(given), now)
+            self.sessions.remove(session, len(given), now)
             self._changed(taker)
         return len(given)
 
@@ -368,61 +359,6 @@ class Ownership:
             raise BalancerDeposedError(
                 f"the lease of term {term} is over: another balancer leads", "stand by, and try to lead again"
             )
-
-    # --- sessions ---------------------------------------------------------------------------------
-
-    def _new_session(self, giver: int, taker: int, slices: int, reason: Reason, now: Moment) -> int:
-        number = int(self._header["sessions"]) + 1
-        giver_name = b"" if giver == NOBODY else self._seats[giver]["name"]
-        self.table.sessions[number % SESSIONS] = (
-            number, now.wall_ns, 0, 0, 0, slices, slices, slices, giver, taker, REASONS.index(reason), RUNNING, b"",
-            giver_name, self._seats[taker]["name"],
-        )  # fmt: skip
-        self._header["sessions"] = number
-        return number
-
-    def _session(self, number: int) -> np.void | None:
-        """A running session; None if it has ended, or is too old."""
-        entry = self.table.sessions[number % SESSIONS]
-        return entry if number and int(entry["number"]) == number and int(entry["outcome"]) == RUNNING else None
-
-    def _note_removed(self, giver: int, count: int, now: Moment) -> None:
-        number = int(self._seats[giver]["session"])
-        if number:
-            self._removed(number, count, now)
-            entry = self._session(number)
-            if entry is None or not entry["left"]:
-                self._seats[giver]["session"] = 0
-
-    def _removed(self, number: int, count: int, now: Moment) -> None:
-        entry = self._session(number)
-        if entry is not None:
-            entry["left"] = max(0, int(entry["left"]) - count)
-            if not entry["left"]:
-                entry["removed_ns"] = now.wall_ns
-
-    def _note_available(self, seat: int, now: Moment) -> None:
-        """The node has seen what it holds: it works on the slices that came."""
-        table = self.table
-        owned = self._owned(seat)
-        numbers, counts = np.unique(table.fresh[owned], return_counts=True)
-        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
-            entry = self._session(number)
-            if entry is not None:
-                entry["waits"] = max(0, int(entry["waits"]) - count)
-                if not entry["waits"]:
-                    entry["available_ns"] = entry["ended_ns"] = now.wall_ns
-                    entry["outcome"] = DONE
-        table.fresh[owned] = 0
-        self._seats[seat]["fresh"] = 0
-
-    def _end_session(self, number: int, outcome: int, wall_ns: int) -> None:
-        entry = self._session(number)
-        if entry is not None:
-            entry["outcome"], entry["ended_ns"] = outcome, wall_ns
-            giver = int(entry["giver_seat"])
-            if giver != NOBODY and int(self._seats[giver]["session"]) == number:
-                self._seats[giver]["session"] = 0
 
     # --- loads ------------------------------------------------------------------------------------
 

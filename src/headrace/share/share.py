@@ -31,7 +31,8 @@ from headrace.selection.values import slices_of, slices_text
 from headrace.share import file as files
 from headrace.share.interface import Exchanged, Parked, Progress, Reason, Sample, ShareState, ShareTerms, Slices
 from headrace.share.layout import NAME_BYTES_MAX
-from headrace.share.ownership import Moment, Ownership, seat_lost
+from headrace.share.ownership import Ownership, seat_lost
+from headrace.share.sessions import Moment
 from headrace.share.show import history_of, parked_of, state_of
 from headrace.station.terms import Age
 from headrace.units import parse_age

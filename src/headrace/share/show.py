@@ -7,7 +7,8 @@ import numpy as np
 
 from headrace.share.interface import Load, NodeState, Parked, Sample, Session, ShareState, ShareTerms
 from headrace.share.layout import PARKED, SAMPLES, SESSIONS, Table, epochs_of, owners_of, takers_of
-from headrace.share.ownership import REASONS, Moment, Ownership
+from headrace.share.ownership import Ownership
+from headrace.share.sessions import REASONS, Moment
 
 _OUTCOMES: tuple[Literal["running", "done", "cancelled", "dead"], ...] = ("running", "done", "cancelled", "dead")
 _SHOWN = 100  # sessions in a state

@@ -31,7 +31,8 @@ from headrace.share.interface import (
     Work,
 )
 from headrace.share.layout import memory_table
-from headrace.share.ownership import Moment, Ownership
+from headrace.share.ownership import Ownership
+from headrace.share.sessions import Moment
 from headrace.share.show import history_of, parked_of, state_of
 from headrace.testing.clock import MockClock
 
