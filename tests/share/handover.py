@@ -11,11 +11,12 @@ is the real one (headrace/share/ownership.py); nodes and messages are a few line
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from headrace.errors import SeatLostError
-from headrace.share.interface import NOBODY, Progress, marks
+from headrace.share.interface import NO_MARKS, NOBODY, Marks, Progress, marks
 from headrace.share.layout import Table, epochs_of, memory_table, owners_of, takers_of
 from headrace.share.ownership import Ownership
 from headrace.share.sessions import Moment
@@ -76,6 +77,8 @@ class Handover:
         own.lead("balancer", 10**15, NOW)
         own.give(1, 0, np.arange(slices, dtype=np.uint32), "join", NOW)
         self._memory = bytes(table.header.base)
+        self._known: dict[tuple[bytes, str, tuple[Any, ...]], tuple[bytes, list[int], list[int], Any]] = {}
+        self._seen: dict[bytes, tuple[list[int], list[int], list[int]]] = {}
         self.slices = slices
         held = tuple(Held(1, 1, False) for _ in range(slices))
         nothing: tuple[Held | None, ...] = (None,) * slices
@@ -129,58 +132,39 @@ class Handover:
             yield f"node {number} sends", replace(world, messages=tuple(sorted((*world.messages, message), key=repr)))
 
     def _arrive(self, world: World, message: Message) -> World:
-        table, own = self._table(world)
-        before = table.positions.copy()
         node = world.nodes[message.node]
-        progress = Progress(0, marks(*zip(*message.confirm, strict=True)) if message.confirm else marks(),
-                            marks(*zip(*message.release, strict=True)) if message.release else marks())  # fmt: skip
-        try:
-            reply = own.exchange(message.node, message.node + 1, progress, NOW, self.products + 1)
-        except SeatLostError:
-            lost = replace(node, seated=False, held=(None,) * self.slices)
-            return _at(world, message.node, lost)
-        world = self._check(replace(world, table=self._packed(table)), before, table)
-        assert reply.holding is not None
+        world, reply = self._change(world, "exchange", message)
+        if reply is None:
+            return _at(world, message.node, replace(node, seated=False, held=(None,) * self.slices))
         if not node.alive:
             return world
-        theirs = {int(s): place for place, s in enumerate(reply.holding.slices)}
-        held = []
-        for each in range(self.slices):
+        held: list[Held | None] = [None] * self.slices
+        for each, epoch, position, leaving in reply:
             mine = node.held[each]
-            if each not in theirs:
-                held.append(None)
-                continue
-            place = theirs[each]
-            epoch, leaving = int(reply.holding.epochs[place]), bool(reply.holding.leaving[place])
-            same = mine is not None and mine.epoch == epoch
-            held.append(Held(epoch, mine.position if same and mine else int(reply.holding.positions[place]), leaving))
+            held[each] = Held(epoch, mine.position if mine is not None and mine.epoch == epoch else position, leaving)
         return _at(world, message.node, replace(node, held=tuple(held)))
 
     def _join(self, world: World, number: int) -> World:
-        table, own = self._table(world)
-        own.join(f"node-{number}", number + 1, NOW)
-        if int(np.flatnonzero(table.seats["instance"] == number + 1)[0]) != number:
+        joined, reply = self._change(world, "join", number)
+        if reply is None:
             return world  # another seat is free first: as good as staying away
-        return _at(replace(world, table=self._packed(table)), number, Node(held=(None,) * self.slices))
+        return _at(joined, number, Node(held=(None,) * self.slices))
 
     def _balance(self, world: World) -> Iterator[tuple[str, World]]:
-        table, _ = self._table(world)
-        owners, takers = owners_of(table.words).tolist(), takers_of(table.words).tolist()
+        owners, takers, seats = self._owners(world.table)
         for each in range(self.slices):
-            chosen = np.array([each], np.uint32)
             for taker in range(len(world.nodes)):
                 if owners[each] == NOBODY:
-                    yield f"give {each} to {taker}", self._change(world, "give", 1, taker, chosen, "dead", NOW)
+                    yield f"give {each} to {taker}", self._change(world, "give", taker, each)[0]
                 elif owners[each] != taker and takers[each] == NOBODY and world.moves < self.moves:
                     moved = replace(world, moves=world.moves + 1)
-                    yield (f"begin {each} to {taker}",
-                           self._change(moved, "begin", 1, owners[each], taker, chosen, "load", NOW))  # fmt: skip
+                    yield f"begin {each} to {taker}", self._change(moved, "begin", owners[each], taker, each)[0]
             if takers[each] != NOBODY:
-                yield f"cancel {each}", self._change(world, "cancel", 1, chosen, NOW)
+                yield f"cancel {each}", self._change(world, "cancel", each)[0]
         for number, node in enumerate(world.nodes):
-            if world.deaths < self.deaths and table.seats["instance"][number]:
+            if world.deaths < self.deaths and seats[number]:
                 died = replace(world, deaths=world.deaths + 1)
-                seized = self._change(died, "seize", 1, number, LATE, self.products + 1)
+                seized = self._change(died, "seize", number)[0]
                 yield f"node {number} is silent, and seized", seized
                 if node.alive:
                     dead = replace(node, alive=False, held=(None,) * self.slices)
@@ -188,20 +172,55 @@ class Handover:
 
     # --- the table --------------------------------------------------------------------------------
 
-    def _change(self, world: World, how: str, *arguments: object) -> World:
-        table, own = self._table(world)
-        before = table.positions.copy()
-        getattr(own, how)(*arguments)
-        return self._check(replace(world, table=self._packed(table)), before, table)
+    def _change(self, world: World, how: str, *arguments: Any) -> tuple[World, Any]:
+        """The world after a change of the table, and the reply to it."""
+        key = (world.table, how, arguments)
+        if key not in self._known:  # many worlds share a table
+            self._known[key] = self._operate(*key)
+        table, before, after, reply = self._known[key]
+        return self._checked(replace(world, table=table), before, after), reply
 
-    def _check(self, world: World, before: np.ndarray, table: Table) -> World:
+    def _operate(self, packed: bytes, how: str, arguments: tuple[Any, ...]) -> tuple[bytes, list[int], list[int], Any]:
+        """Do it, on the real code: the table then, positions before and after, and the reply."""
+        table = self._table(packed)
+        own, before = Ownership(table), table.positions.tolist()
+        reply = getattr(self, f"_{how}_at")(own, *arguments)
+        return self._packed(table), before, table.positions.tolist(), reply
+
+    def _exchange_at(self, own: Ownership, message: Message) -> list[tuple[int, int, int, bool]] | None:
+        progress = Progress(0, _marks(message.confirm), _marks(message.release))
+        try:
+            told = own.exchange(message.node, message.node + 1, progress, NOW, self.products + 1).holding
+        except SeatLostError:
+            return None
+        assert told is not None
+        columns = (told.slices.tolist(), told.epochs.tolist(), told.positions.tolist(), told.leaving.tolist())
+        return list(zip(*columns, strict=True))
+
+    def _join_at(self, own: Ownership, number: int) -> int | None:
+        return number if own.join(f"node-{number}", number + 1, NOW) == number else None
+
+    def _give_at(self, own: Ownership, taker: int, each: int) -> int:
+        return own.give(1, taker, np.array([each], np.uint32), "dead", NOW)
+
+    def _begin_at(self, own: Ownership, giver: int, taker: int, each: int) -> int:
+        return own.begin(1, giver, taker, np.array([each], np.uint32), "load", NOW)
+
+    def _cancel_at(self, own: Ownership, each: int) -> int:
+        return own.cancel(1, np.array([each], np.uint32), NOW)
+
+    def _seize_at(self, own: Ownership, number: int) -> int:
+        return len(own.seize(1, number, LATE, self.products + 1))
+
+    def _checked(self, world: World, before: list[int], after: list[int]) -> World:
         """Whatever is confirmed now was worked on; positions never go back."""
+        if before == after:
+            return world
         faults = list(world.faults)
         for each in range(self.slices):
-            first, after = int(before[each]), int(table.positions[each])
-            if after < first:
-                faults.append(f"slice {each} went back from {first} to {after}")
-            for product in range(first, after):
+            if after[each] < before[each]:
+                faults.append(f"slice {each} went back from {before[each]} to {after[each]}")
+            for product in range(before[each], after[each]):
                 if not world.worked[each][product - 1]:
                     faults.append(f"product {each}:{product} was confirmed, and nobody worked on it")
         return replace(world, faults=tuple(faults))
@@ -210,17 +229,24 @@ class Handover:
         """What makes a difference in the table: words, positions and which seats are taken."""
         return table.words.tobytes() + table.positions.tobytes() + table.seats["instance"][:4].tobytes()
 
-    def _table(self, world: World) -> tuple[Table, Ownership]:
+    def _owners(self, packed: bytes) -> tuple[list[int], list[int], list[int]]:
+        """Owner and taker of each slice, and which seats are taken."""
+        if packed not in self._seen:
+            words = np.frombuffer(packed, np.uint64, self.slices)
+            seats = np.frombuffer(packed, np.uint64, 4, 2 * self.slices * 8)
+            self._seen[packed] = owners_of(words).tolist(), takers_of(words).tolist(), seats.tolist()
+        return self._seen[packed]
+
+    def _table(self, packed: bytes) -> Table:
         table = memory_table_of(self._memory, self.slices)
         size = self.slices * 8
-        table.words[:] = np.frombuffer(world.table, np.uint64, self.slices)
-        table.positions[:] = np.frombuffer(world.table, np.uint64, self.slices, size)
-        seats = np.frombuffer(world.table, np.uint64, 4, 2 * size)
-        table.seats["instance"][:4] = seats
+        table.words[:] = np.frombuffer(packed, np.uint64, self.slices)
+        table.positions[:] = np.frombuffer(packed, np.uint64, self.slices, size)
+        table.seats["instance"][:4] = np.frombuffer(packed, np.uint64, 4, 2 * size)
         busy = {int(each) for each in owners_of(table.words[takers_of(table.words) != NOBODY])}
         for seat in busy:
             table.seats["session"][seat] = 1
-        return table, Ownership(table)
+        return table
 
     def is_complete(self, world: World) -> bool:
         """Everything is confirmed."""
@@ -247,6 +273,10 @@ def memory_table_of(memory: bytes, slices: int) -> Table:
 
 def _seats_offset(table: Table) -> int:
     return int(table.seats.__array_interface__["data"][0] - table.header.__array_interface__["data"][0])
+
+
+def _marks(rows: tuple[tuple[int, int, int], ...]) -> Marks:
+    return marks(*zip(*rows, strict=True)) if rows else NO_MARKS
 
 
 def _with(node: Node, each: int, held: Held) -> Node:
