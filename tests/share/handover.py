@@ -5,7 +5,8 @@ all that may happen: a node reads, works, sends its progress; a message arrives,
 node dies, is stopped and goes on later as if nothing had been; the balancer begins, cancels, seizes and gives. The table
 is the real one (headrace/share/ownership.py); nodes and messages are a few lines here.
 
-    safety     no product is confirmed twice, none is skipped, and a product is worked on again only after a death
+    safety     no product is confirmed twice, none without the work of its owner in that epoch, and a product is worked
+               on again only after a death
     progress   from every state there is a way to one in which everything is confirmed
 """
 
@@ -58,7 +59,7 @@ class World:
     table: bytes
     nodes: tuple[Node, ...]
     messages: tuple[Message, ...]
-    worked: tuple[tuple[int, ...], ...]  # how often each product of each slice was worked on
+    worked: tuple[tuple[int, ...], ...]  # in which epochs each product of each slice was worked on, as bits
     deaths: int = 0
     moves: int = 0
     losses: int = 0
@@ -109,9 +110,9 @@ class Handover:
     def _work(self, world: World, number: int, node: Node) -> Iterator[tuple[str, World]]:
         for each, held in enumerate(node.held):
             if held is not None and not held.leaving and held.position <= self.products:
-                counts = list(world.worked[each])
-                counts[held.position - 1] = min(2, counts[held.position - 1] + 1)
-                worked = (*world.worked[:each], tuple(counts), *world.worked[each + 1 :])
+                epochs = list(world.worked[each])
+                epochs[held.position - 1] |= 1 << held.epoch
+                worked = (*world.worked[:each], tuple(epochs), *world.worked[each + 1 :])
                 further = _with(node, each, replace(held, position=held.position + 1))
                 yield (
                     f"node {number} works on {each}:{held.position}",
@@ -135,6 +136,7 @@ class Handover:
         node = world.nodes[message.node]
         world, reply = self._change(world, "exchange", message)
         if reply is None:
+            world = self._without_results(world, node)
             return _at(world, message.node, replace(node, seated=False, held=(None,) * self.slices))
         if not node.alive:
             return world
@@ -143,6 +145,16 @@ class Handover:
             mine = node.held[each]
             held[each] = Held(epoch, mine.position if mine is not None and mine.epoch == epoch else position, leaving)
         return _at(world, message.node, replace(node, held=tuple(held)))
+
+    def _without_results(self, world: World, node: Node) -> World:
+        """The node discards what it has done and not confirmed: that work does not count any more."""
+        positions = np.frombuffer(world.table, np.uint64, self.slices, self.slices * 8).tolist()
+        worked = [list(each) for each in world.worked]
+        for each, held in enumerate(node.held):
+            if held is not None:
+                for product in range(positions[each], self.products + 1):
+                    worked[each][product - 1] &= ~(1 << held.epoch)
+        return replace(world, worked=tuple(map(tuple, worked)))
 
     def _join(self, world: World, number: int) -> World:
         joined, reply = self._change(world, "join", number)
@@ -178,7 +190,7 @@ class Handover:
         if key not in self._known:  # many worlds share a table
             self._known[key] = self._operate(*key)
         table, before, after, reply = self._known[key]
-        return self._checked(replace(world, table=table), before, after), reply
+        return self._checked(world, table, before, after), reply
 
     def _operate(self, packed: bytes, how: str, arguments: tuple[Any, ...]) -> tuple[bytes, list[int], list[int], Any]:
         """Do it, on the real code: the table then, positions before and after, and the reply."""
@@ -212,18 +224,22 @@ class Handover:
     def _seize_at(self, own: Ownership, number: int) -> int:
         return len(own.seize(1, number, LATE, self.products + 1))
 
-    def _checked(self, world: World, before: list[int], after: list[int]) -> World:
-        """Whatever is confirmed now was worked on; positions never go back."""
+    def _checked(self, world: World, table: bytes, before: list[int], after: list[int]) -> World:
+        """Whatever is confirmed now was worked on by its owner, in this epoch; positions never go back.
+
+        What an owner did in an earlier epoch does not count: its results went with that epoch.
+        """
+        changed = replace(world, table=table)
         if before == after:
-            return world
-        faults = list(world.faults)
+            return changed
+        faults, epochs = list(world.faults), self.epochs(world)
         for each in range(self.slices):
             if after[each] < before[each]:
                 faults.append(f"slice {each} went back from {before[each]} to {after[each]}")
             for product in range(before[each], after[each]):
-                if not world.worked[each][product - 1]:
-                    faults.append(f"product {each}:{product} was confirmed, and nobody worked on it")
-        return replace(world, faults=tuple(faults))
+                if not world.worked[each][product - 1] >> epochs[each] & 1:
+                    faults.append(f"product {each}:{product} was confirmed, and its owner did not work on it")
+        return replace(changed, faults=tuple(faults))
 
     def _packed(self, table: Table) -> bytes:
         """What makes a difference in the table: words, positions and which seats are taken."""

@@ -78,4 +78,4 @@ def test_without_a_death_no_product_is_worked_on_twice() -> None:
     model = Handover(2, 1, 2, deaths=0, moves=2, losses=0)
     after, faults = explore(model)
     assert not faults
-    assert all(count <= 1 for world in after for each in world.worked for count in each)
+    assert all(epochs.bit_count() <= 1 for world in after for each in world.worked for epochs in each)
