@@ -23,7 +23,8 @@ HEADER: Layout = {
     "magic": (0, "8s"), "version": (8, "I"), "slices": (12, "I"), "dead_after_ns": (16, "Q"), "tries_max": (24, "I"),
     "changes": (28, "I"), "term": (32, "Q"), "leader_until": (40, "Q"), "leader": (48, "64s"), "sessions": (112, "Q"),
     "parked": (120, "Q"), "samples": (128, "Q"), "lost": (136, "Q"), "failed": (144, "Q"), "refused": (152, "Q"),
-    "cancelled": (160, "Q"), "deaths": (168, "Q"), "leader_yields": (176, "B"), "reserved": (177, "295s"),
+    "cancelled": (160, "Q"), "deaths": (168, "Q"), "lost_last": (176, "Q"), "leader_yields": (184, "B"),
+    "reserved": (185, "287s"),
 }  # fmt: skip
 SEAT: Layout = {
     "instance": (0, "Q"), "heartbeat": (8, "Q"), "joined_ns": (16, "Q"), "version": (24, "Q"), "reported": (32, "Q"),

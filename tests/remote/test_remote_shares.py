@@ -66,6 +66,10 @@ def test_only_a_client_that_may_receive_all_of_a_channel_uses_its_groups(make_se
         with pytest.raises(AccessDeniedError, match="may not use the groups of channel 'b'"):
             use()
     assert served.queue.shares() == [("a", "main"), ("b", "main")]
+    with pytest.raises(AccessDeniedError, match="may not use the groups of channel 'c'; ask the operator"):
+        remote.share("c")  # which does not exist, and that is nobody's business
+    with pytest.raises(AccessDeniedError, match="may not use channel 'c'; ask the operator"):
+        remote.channel("c")
 
 
 def calls_of(place: tuple[str, str], seat: int, instance: int) -> list[share_calls.ShareStruct]:

@@ -20,6 +20,7 @@ from headrace.errors import (
     ShareExistsError,
     ShareMissingError,
 )
+from headrace.product.batch import Lost
 from headrace.share.interface import ELSEWHERE, NOBODY, Holding, Load, Progress, Work, marks
 from headrace.share.share import Seat, Share
 from headrace.testing import MockClock
@@ -250,6 +251,16 @@ def test_a_channel_that_nodes_share_is_not_removed(queue: Queue) -> None:
     share.remove()
     queue.channel("radar").remove()
     assert queue.channels() == []
+
+
+def test_a_range_that_several_nodes_have_missed_is_counted_once(queue: Queue) -> None:
+    share = queue.share("radar")
+    one, two = share.join("one"), share.join("two")
+    none = np.zeros(0, np.uint64)
+    for seat, lost in ((one, Lost(1, 20)), (two, Lost(5, 25)), (one, Lost(21, 30))):
+        seat.exchange(Progress(work=Work(lost.last, ALL[:0], none, none, lost)))
+    counters = share.state().counters
+    assert (counters["lost"], counters["lost_last"]) == (30, 30)
 
 
 def test_a_node_that_has_left_has_no_slices_in_the_history(queue: Queue) -> None:

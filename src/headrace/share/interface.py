@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.log.read import Start
+from headrace.product.batch import Lost
 from headrace.station.terms import Age
 
 NOBODY = 0xFFFF
@@ -79,7 +80,7 @@ class Work(NamedTuple):
     slices: Slices
     products: Counts  # confirmed
     busy_ns: Counts  # time that the work on them took
-    lost: int = 0  # products evicted before this node read them, of whatever slice
+    lost: Lost | None = None  # sequences evicted before the node read them; nobody knows how many were of its slices
     failed: int = 0  # attempts that raised, hung or died
 
 
@@ -176,7 +177,7 @@ class ShareState(NamedTuple):
     sessions: list[Session]  # those that run, and the latest ones that ended
     leader: str  # the balancer; empty: none
     term: int
-    counters: dict[str, int]  # lost, failed, parked, refused, sessions, cancelled, deaths
+    counters: dict[str, int]  # lost, lost_last, failed, parked, refused, sessions, cancelled, deaths
 
 
 class Parked(msgspec.Struct, frozen=True):

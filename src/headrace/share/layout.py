@@ -35,8 +35,8 @@ HEADER = np.dtype(
         ("magic", "S8"), ("version", "<u4"), ("slices", "<u4"), ("dead_after_ns", "<u8"), ("tries_max", "<u4"),
         ("changes", "<u4"), ("term", "<u8"), ("leader_until", "<u8"), ("leader", f"S{NAME_BYTES_MAX}"),
         ("sessions", "<u8"), ("parked", "<u8"), ("samples", "<u8"), ("lost", "<u8"), ("failed", "<u8"),
-        ("refused", "<u8"), ("cancelled", "<u8"), ("deaths", "<u8"), ("leader_yields", "u1"),
-        ("reserved", "V295"),
+        ("refused", "<u8"), ("cancelled", "<u8"), ("deaths", "<u8"), ("lost_last", "<u8"), ("leader_yields", "u1"),
+        ("reserved", "V287"),
     ]
 )  # fmt: skip
 SEAT = np.dtype(

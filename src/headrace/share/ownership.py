@@ -374,7 +374,10 @@ class Ownership:
         np.add.at(self.table.busy_ns, work.slices[known], work.busy_ns[known])
         entry["products"] += np.uint64(work.products.sum())
         entry["busy_ns"] += np.uint64(work.busy_ns.sum())
-        self._header["lost"] += work.lost
+        if work.lost is not None:  # other nodes may have missed a part of the same range
+            first = max(work.lost.first, int(self._header["lost_last"]) + 1)
+            self._header["lost"] += max(0, work.lost.last + 1 - first)
+            self._header["lost_last"] = max(work.lost.last, int(self._header["lost_last"]))
 
     def _note_load(self, seat: int, load: Load, text: bytes, now: Moment) -> None:
         entry = self._seats[seat]

@@ -38,7 +38,7 @@ def state_of(own: Ownership, terms: ShareTerms, now: Moment, head: int) -> Share
         term=int(header["term"]),
         counters={
             name: int(header[name])
-            for name in ("sessions", "cancelled", "deaths", "parked", "failed", "lost", "refused")
+            for name in ("sessions", "cancelled", "deaths", "parked", "failed", "lost", "lost_last", "refused")
         },
     )
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from headrace.product.batch import Lost
 from headrace.share.interface import NO_MARKS, Flags, Holding, Marks, Positions, Slices, Work
 from headrace.slices.backlog import FOREVER, Backlog, Portion
 from headrace.slices.intake import Intaken
@@ -62,7 +63,8 @@ class Conductor:
         self._report = 0
         self.results: list[Result] = []
         self._forget_work()
-        self.done = self.failed = self.lost_all = self._lost = 0
+        self.done = self.failed = self.lost_all = 0
+        self._lost: Lost | None = None
 
     # --- slices -----------------------------------------------------------------------------------
 
@@ -129,8 +131,7 @@ class Conductor:
         mine = read.slices & self.owned & (self._since <= read.change)
         if read.batch is not None:
             if read.batch.lost is not None:
-                self._lost += read.batch.lost.products
-                self.lost_all += read.batch.lost.products
+                self._note_lost(read.batch.lost)
             slices = read.batch.columns["slice"].astype(np.uint32)
             sequences = read.batch.sequences
             wanted = mine[slices] & (sequences >= self._taken[slices])
@@ -162,6 +163,11 @@ class Conductor:
             self._since[slices] = self._change_intake(
                 Marks(slices, self._epochs[slices], self._read_to[slices]), slices
             )
+
+    def _note_lost(self, lost: Lost) -> None:
+        self.lost_all += lost.products
+        before = self._lost or lost
+        self._lost = Lost(min(before.first, lost.first), max(before.last, lost.last))
 
     def next_task(self, now_s: float) -> Task | None:
         """What a worker may begin now; None if there is nothing."""
@@ -334,12 +340,12 @@ class Conductor:
     def report(self) -> Work | None:
         """What was done since the last report; None if nothing was."""
         slices = _numbers((self._products != 0) | (self._busy_ns != 0))
-        if not len(slices) and not self._lost:
+        if not len(slices) and self._lost is None:
             return None
         self._report += 1
         work = Work(self._report, slices, self._products[slices], self._busy_ns[slices], self._lost, 0)
         self._forget_work()
-        self._lost = 0
+        self._lost = None
         return work
 
     def _forget_work(self) -> None:

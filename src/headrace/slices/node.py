@@ -58,7 +58,7 @@ class NodeStatistics:
     slices: int = 0  # owned now
     failed: int = 0  # attempts
     parked: int = 0
-    lost: int = 0  # products that were evicted before they were read
+    lost: int = 0  # sequences that were evicted before they were read, of whatever feed and slice
     refused: int = 0  # confirmations that came too late: the slice was another's
     rejoined: int = 0  # times that the node was given up, and joined again
     waiting: int = 0

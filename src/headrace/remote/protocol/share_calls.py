@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from headrace.errors import FabricMessageError
+from headrace.product.batch import Lost
 from headrace.relay.messages.page import Sequence64
 from headrace.remote.protocol.fields import CallStruct, Count, Name, Number64, Options, Seconds, Start, Text, Wait
 from headrace.share.interface import Load, Marks, Progress, Slices, Work
@@ -61,7 +62,8 @@ class Worked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     slices: Column  # u32
     products: Column  # u64
     busy_ns: Column  # u64
-    lost: Sequence64 = 0
+    lost_first: Sequence64 = 0  # 0: none
+    lost_last: Sequence64 = 0
     failed: Sequence64 = 0
 
     @classmethod
@@ -72,16 +74,19 @@ class Worked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         products, busy_ns = np.zeros(len(slices), np.uint64), np.zeros(len(slices), np.uint64)
         np.add.at(products, place, work.products)
         np.add.at(busy_ns, place, work.busy_ns)
-        return cls(
-            work.number, column(slices, "<u4"), column(products, "<u8"), column(busy_ns, "<u8"), work.lost, work.failed
-        )
+        columns = column(slices, "<u4"), column(products, "<u8"), column(busy_ns, "<u8")
+        first, last = (work.lost.first, work.lost.last) if work.lost is not None else (0, 0)
+        return cls(work.number, *columns, first, last, work.failed)
 
     def work(self) -> Work:
         slices = slices_in(self.slices)
         products, busy_ns = (numbers_in(each, "<u8", len(slices)) for each in (self.products, self.busy_ns))
         if products.max(initial=0) >> 40 or busy_ns.max(initial=0) >> 47:
             raise FabricMessageError("a report of work is out of range", "report at most 39 hours of work of a slice")
-        return Work(self.number, slices, products, busy_ns, self.lost, self.failed)
+        if self.lost_last < self.lost_first or (self.lost_first == 0) != (self.lost_last == 0):
+            raise FabricMessageError("a lost range is invalid", "report its first and its last sequence")
+        lost = Lost(self.lost_first, self.lost_last) if self.lost_last else None
+        return Work(self.number, slices, products, busy_ns, lost, self.failed)
 
 
 # --- groups -----------------------------------------------------------------------------------------

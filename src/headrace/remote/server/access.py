@@ -100,6 +100,11 @@ class ClientAccess:
         if not self.has_channel(feed):
             raise AccessDeniedError(f"{self._who} may not use channel {name!r}", _HINT)
 
+    def check_absent(self, what: str) -> None:
+        """Only a client that may receive everything learns that there is no such channel, and which there are."""
+        if not self._has_all:
+            raise AccessDeniedError(f"{self._who} may not use {what}", _HINT)
+
     def has_channel(self, feed: str) -> bool:
         """Whether the client may receive all of a channel, or publish some of it; then it may know its terms."""
         subtree = expressions(feed)

@@ -27,6 +27,8 @@ class ChannelHandlers:
 
     def _channel(self, pending: PendingCall, name: str, *, to_change: bool = False) -> Channel:
         """The channel, if the client may use it, or change it."""
+        if name not in self._queue.channels():
+            pending.client.access.check_absent(f"channel {name!r}")
         channel = self._queue.channel(name)
         pending.client.access.check_channel(name, channel.feed)
         if to_change:
@@ -43,7 +45,7 @@ class ChannelHandlers:
 
     def open(self, pending: PendingCall, call: calls.OpenChannel) -> None:
         """Open or create a channel. An error names the terms of one that exists, so the client must have access."""
-        if call.name in self._queue.channels():
+        if call.feed is None or call.name in self._queue.channels():
             self._channel(pending, call.name)
         if call.feed is not None:
             pending.client.access.check_selection(Selection.of(Subtree.of(call.feed).pattern))

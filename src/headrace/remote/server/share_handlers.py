@@ -37,11 +37,17 @@ class ShareHandlers:
         """Whether the client may make this call about a group of the channel `stream`; AccessDeniedError."""
         pending.client.access.check_share(stream, feed)
 
+    def _check_stream(self, pending: PendingCall, stream: str) -> None:
+        """As `_check`, for a channel that may not exist."""
+        if stream not in self._queue.channels():
+            pending.client.access.check_absent(f"the groups of channel {stream!r}")
+        self._check(pending, stream, self._queue.channel(stream).feed)
+
     def _share(self, pending: PendingCall, call: ShareStruct) -> Share:
         """The group, if the client may use it."""
         share = self._shares.get((call.stream, call.group))
         if share is None or not share.is_there:
-            self._check(pending, call.stream, self._queue.channel(call.stream).feed)
+            self._check_stream(pending, call.stream)
             share = self._keep(self._queue.share(call.stream, call.group, create=False))
         self._check(pending, call.stream, share.feed)
         return share
@@ -64,7 +70,7 @@ class ShareHandlers:
 
     def open(self, pending: PendingCall, call: calls.OpenShare) -> None:
         """An error names the terms of a group that exists, so the client must have access first."""
-        self._check(pending, call.stream, self._queue.channel(call.stream).feed)
+        self._check_stream(pending, call.stream)
         share = self._queue.share(call.stream, call.group, create=call.create, start=call.start, **_given(call.options))
         self._keep(share)
         pending.finish(ShareOpened(share.terms, share.feed))
