@@ -5,13 +5,19 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from headrace import Queue
+from headrace.cli.slices_idle import Idle
+from headrace.share.interface import Marks, Progress
+from headrace.slices import NodeStatistics
 from support.commandline import Run, fill, objects
 from support.waiting import until
 
 WORK = """
+import time
+
 def work(product):
     if product.ident == "ident 3":
         raise ValueError("bad")
@@ -22,6 +28,14 @@ def row(product):
 
 def many(batch):
     return [product.ident for product in batch]
+
+tried = []
+
+def slow_and_bad_once(product):
+    time.sleep(0.6)
+    tried.append(product.ident)
+    if tried.count(product.ident) == 1:
+        raise ValueError("bad")
 
 number = 3
 """
@@ -63,6 +77,42 @@ def test_results_go_to_a_sink_and_batches_to_a_function_of_batches(run: Run, str
     assert database.execute("SELECT count(*), count(DISTINCT sequence) FROM readings").fetchall() == [(5, 5)]
     assert node(run, stream, "many", "--batches", "--group", "second", "--publish", "out").exit_code == 0
     assert len(put_results(stream)) == 5
+
+
+def test_a_node_does_not_end_while_a_product_is_in_work_or_is_tried_again(run: Run, stream: Path) -> None:
+    fill(stream, 1, "wx/a")
+    result = node(run, stream, "slow_and_bad_once", "--timeout", "100ms", "--retry", "500ms", "--json")
+    (told,) = objects(result.stdout)
+    assert (result.exit_code, told["products"], told["failed"], told["undone"]) == (0, 1, 1, 0)
+
+
+def test_a_node_that_leaves_products_undone_says_how_many(
+    run: Run, stream: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.cli.slices_idle._EXPECT_S", 0.0)
+    fill(stream, 5, "wx/a")
+    fill(stream, 2, "other")
+    result = node(run, stream, "row", "--no-balance", "--timeout", "100ms")
+    assert (result.exit_code, "0 products done, 5 not done" in result.stdout) == (1, True)
+    assert "5 products not done, and no other node is alive; start a node" in result.stderr
+
+
+def test_a_node_is_idle_only_when_its_slices_are_confirmed_up_to_the_end(stream: Path) -> None:
+    with Queue.open(stream) as queue:
+        share = queue.share("surface")
+        seat = share.join("one")
+        share.give(0, seat.number, np.arange(8, dtype=np.uint32), "hand")
+        idle, now = Idle(share, 1.0, 0.0), NodeStatistics(slices=8)
+        fill(stream, 1, "wx/a")
+        assert not idle.has_ended("one", now, 5.0)
+        held = seat.exchange(Progress()).holding
+        assert held is not None
+        end = np.full(8, queue.next, np.uint64)
+        seat.exchange(Progress(confirm=Marks(held.slices, held.epochs, end)))
+        fill(stream, 1, "other")
+        assert idle.has_ended("one", now, 6.0)
+        assert not idle.has_ended("two", now, 7.0)
+        assert not idle.has_ended("one", NodeStatistics(slices=8, waiting=1), 8.0)
 
 
 @pytest.mark.parametrize(

@@ -15,20 +15,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from headrace.cli.failure import NEGATIVE, OK, notice, show_warnings, visible
+from headrace.cli.failure import NEGATIVE, OK, notice, show_warnings, visible, warn
 from headrace.cli.group import Command
 from headrace.cli.options import AGE, FEED, POSITION, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json
+from headrace.cli.slices_idle import UNDONE_MAX, Idle, count_undone
 from headrace.errors import HeadraceError, OptionError
 from headrace.units import format_count
 
 if TYPE_CHECKING:
+    from headrace.share.interface import AnyShare
     from headrace.slices import Balancer, NodeStatistics, ProcessingNode
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Line = Callable[[str], None]  # shows a line in place of the one before
 _LOOK_S = 0.5
-_EXPECT_S = 10.0  # a node that has just begun may get slices
 
 
 def stream_options(function: Function) -> Function:
@@ -69,7 +70,7 @@ def _terms(options: dict[str, Any]) -> dict[str, Any]:
 @click.option("--retry", type=AGE, default="1s", show_default=True, help="The pause after a failed attempt.")
 @click.option("--hung-after", type=AGE, default="10min", show_default=True, help="Give an attempt up after so long.")
 @click.option("--confirm", type=AGE, help="How often positions are confirmed. [default: 20ms, with a sink 500ms]")
-@click.option("--timeout", type=AGE, help="End when there was nothing to do for this long. [default: run on]")
+@click.option("--timeout", type=AGE, help="End when all was done, and nothing came for this long. [default: run on]")
 @click.option("--balance/--no-balance", default=True, help="Stand by as the balancer of the group, or do not.")
 @stream_options
 @json_option
@@ -84,7 +85,11 @@ def run(
     then parked (`headrace slices parked`). With --sink or --publish, each result counts once.
 
     The other options from --from on are terms of the group; the first node sets them. Ctrl-C or SIGTERM: the node
-    finishes what it has in work, hands its slices over, and leaves. Exit code 1 if it has parked a product.
+    finishes what it has in work, hands its slices over, and leaves; a second one ends it at once.
+
+    Exit codes: 0 if it was drained or --timeout has ended it, and all is done; 1 if it has then parked a product, or
+    leaves products that no other node works on; 130 after Ctrl-C and 143 after SIGTERM, whatever it has parked; 2 if
+    an option is invalid; 3 if it could not join or go on, such as with a name in use.
 
     \b
     Example:
@@ -105,26 +110,28 @@ def run(
             queue, stream, function, group=group, use="processes" if processes else "threads", sink=stored,
             **options, **terms,
         )  # fmt: skip
+        share, undone = queue.share(stream, group, create=False), 0
         try:
             with one_line(as_json) as show, node:
-                _watch(node, timeout, show)
+                _watch(node, share, timeout, show)
+            undone = count_undone(queue, share)
         finally:
             if not isinstance(sys.exception(), HeadraceError):  # whose message says enough
-                _tell_end(node, as_json)
-    return NEGATIVE if node.statistics().parked else OK
+                _tell_end(node, undone, as_json)
+    if undone:
+        many = f"{undone:,} or more" if undone == UNDONE_MAX else format_count(undone, "product")
+        warn(f"{many} not done, and no other node is alive; start a node: headrace slices run")
+    return NEGATIVE if undone or node.statistics().parked else OK
 
 
-def _watch(node: "ProcessingNode", timeout: float | None, show: Line) -> None:
+def _watch(node: "ProcessingNode", share: "AnyShare", timeout: float | None, show: Line) -> None:
     """Until the node has ended, or had nothing to do for so long."""
     before, before_s = 0, time.monotonic()
-    began_s = idle_since_s = before_s
+    idle = None if timeout is None else Idle(share, timeout, before_s)
     while not node.wait(_LOOK_S if timeout is None else min(_LOOK_S, timeout / 2)):
         now, now_s = node.statistics(), time.monotonic()
         show(node_line(node.name, now, (now.products - before) / (now_s - before_s)))
-        is_expecting = not now.slices and now_s < began_s + _EXPECT_S
-        if now.products != before or now.waiting or is_expecting:
-            idle_since_s = now_s
-        if timeout is not None and now_s - idle_since_s >= timeout:
+        if idle is not None and idle.has_ended(node.name, now, now_s):
             return
         before, before_s = now.products, now_s
 
@@ -136,15 +143,15 @@ def node_line(name: str, now: "NodeStatistics", rate: float) -> str:
     return f"{line}{now.waiting:,} waiting" + "".join(f", {n:,} {what}" for what, n in faults.items() if n)
 
 
-def _tell_end(node: "ProcessingNode", as_json: bool) -> None:
+def _tell_end(node: "ProcessingNode", undone: int, as_json: bool) -> None:
     done = node.statistics()
     if as_json:
         values = {
             field: getattr(done, field) for field in done.__dataclass_fields__ if field not in ("slices", "waiting")
         }
-        echo_json({"node": node.name, **values})
+        echo_json({"node": node.name, **values, "undone": undone})
         return
-    faults = {"failed": done.failed, "parked": done.parked, "lost": done.lost}
+    faults = {"failed": done.failed, "parked": done.parked, "lost": done.lost, "not done": undone}
     told = "".join(f", {count:,} {what}" for what, count in faults.items() if count)
     click.echo(visible(f"{node.name or 'the node'} has left: {format_count(done.products, 'product')} done{told}"))
 
