@@ -83,7 +83,11 @@ class Log:
 # --- raises -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3)])
+class Abort(BaseException):
+    """As some libraries have it, so that nobody catches it by accident."""
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt(), Abort("no")])
 def test_work_that_raises_is_tried_again_and_parked_and_its_slice_goes_on(queue: Queue, run: Make, error: Any) -> None:
     fill(queue)
     log = Log()
@@ -136,7 +140,7 @@ def test_one_product_of_a_batch_fails_and_only_that_one_is_parked(queue: Queue, 
     assert max(sizes) > 1
 
 
-@pytest.mark.parametrize("error", [ValueError, asyncio.CancelledError, SystemExit])
+@pytest.mark.parametrize("error", [ValueError, asyncio.CancelledError, SystemExit, KeyboardInterrupt, Abort])
 def test_a_coroutine_that_raises_is_parked_and_the_loop_goes_on(queue: Queue, run: Make, error: Any) -> None:
     fill(queue)
     log = Log()

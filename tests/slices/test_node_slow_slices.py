@@ -1,6 +1,7 @@
 """A slice that does not go on does not hold up the others, however much of it waits."""
 
 import asyncio
+import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -9,10 +10,12 @@ import numpy as np
 import pytest
 
 from headrace import Queue
+from headrace.product.batch import Batch
 from headrace.product.product import Product
 from headrace.slices import ProcessingNode
 from headrace.slices.backlog import FOREVER, Backlog, Portion
-from headrace.slices.tasks import Outcome, Pulse
+from headrace.slices.tasks import Outcome, Pulse, Task, work_on_batches, work_through
+from headrace.slices.workers import work_stepwise
 
 LIMIT_S = 60.0  # a safety net, not a promise
 SLOW, FAST = 900, 300
@@ -133,3 +136,61 @@ def test_a_product_is_either_its_workers_or_the_nodes() -> None:
         kept = pulse.keep_rest()
         thread.join()
         assert kept is None or len(begun) <= kept[0] + 1
+
+
+def tick(monkeypatch: pytest.MonkeyPatch, step_s: float) -> None:
+    """Each look at the clock of tasks comes so much later than the one before."""
+    times = itertools.count(0, int(step_s * 1e9))
+    monkeypatch.setattr("headrace.slices.tasks.time.perf_counter_ns", lambda: next(times))
+
+
+def read(make_quick: Callable[..., Queue]) -> Batch:
+    queue = make_quick()
+    queue.put_many([b"x"] * 8, feed="wx/a")
+    return queue.read_batch(queue.oldest, limit=8)
+
+
+def test_a_worker_returns_the_rest_of_a_task_that_takes_longer_than_expected(
+    make_quick: Callable[..., Queue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, begun = read(make_quick), list[int]()
+    tick(monkeypatch, 0.06)
+    outcome = work_through(batch, [0] * 8, lambda product: begun.append(product.sequence), Pulse())
+    assert begun == [1, 2]
+    assert outcome.done.tolist() == [True, True] + [False] * 6
+    assert outcome.failures == []
+
+
+@pytest.mark.parametrize("kind", ["function", "coroutine"])
+def test_a_worker_returns_the_batches_that_it_has_not_begun_in_time(
+    make_quick: Callable[..., Queue], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    batch, begun = read(make_quick), list[int]()
+    places = [np.arange(first, first + 2, dtype=np.uint32) for first in range(0, 8, 2)]
+
+    async def work(some: Batch) -> None:
+        begun.append(len(some))
+
+    tick(monkeypatch, 0.06)
+    if kind == "function":
+        outcome = work_on_batches([batch.take(each) for each in places], lambda some: begun.append(len(some)), Pulse())
+    else:
+        portions = [Portion(batch, each, each, batch.sequences[each].astype(np.uint64)) for each in places]
+        outcome = asyncio.run(work_stepwise(Task(portions, np.ones(8, np.uint32)), work, True, Pulse()))
+    assert begun == [2]
+    assert outcome.done.tolist() == [True, True] + [False] * 6
+    assert outcome.failures == []
+
+
+def test_a_new_node_begins_with_one_product_for_each_worker(make_quick: Callable[..., Queue]) -> None:
+    queue = make_quick()
+    queue.channel("radar", "wx/**", slices=8, assign="round_robin")
+    queue.put_many([b"x"] * 8, feed="wx/a")
+    all_began = threading.Barrier(9)
+
+    def work(_: Product) -> None:
+        all_began.wait(LIMIT_S)
+
+    with ProcessingNode(queue, "radar", work, workers=8) as node:
+        all_began.wait(LIMIT_S)  # nobody has two of them
+        wait_until(lambda: node.statistics().products == 8)

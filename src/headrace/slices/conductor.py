@@ -9,6 +9,7 @@ the backlog, and nothing else may begin, they are set aside: forgotten here, and
 has come later, when the slice has nothing left in the backlog.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -20,8 +21,6 @@ from headrace.slices.backlog import FOREVER, Backlog, Portion
 from headrace.slices.intake import Intaken
 from headrace.slices.sinks.interface import Result
 from headrace.slices.tasks import PRODUCTS_MAX, TASK_S, Outcome, Task
-
-_NEW_S = 0.001  # what a product is assumed to take before any was measured
 
 
 class Failure(NamedTuple):
@@ -58,7 +57,7 @@ class Conductor:
         self._given_up: dict[int, Failure] = {}  # by slice: products to be parked, once all before them is confirmed
         self._in_work = np.zeros(slices, np.bool_)
         self._aside = np.zeros(slices, np.bool_)  # what comes next is not read for now
-        self._product_s = _NEW_S
+        self._product_s = math.inf  # not known: one at a time
         self._singly = 0  # products to be tried one at a time
         self._report = 0
         self.results: list[Result] = []
@@ -252,10 +251,8 @@ class Conductor:
         spent = outcome.busy_ns
         if done.any():
             each_s = float(spent[done].mean()) / 1e9
-            self._product_s += (
-                0.2 * (each_s - self._product_s) if each_s < self._product_s else each_s - self._product_s
-            )
-            self._product_s = max(self._product_s, 1e-7)
+            before_s = each_s if math.isinf(self._product_s) else self._product_s
+            self._product_s = max(each_s, before_s / 2, 1e-7)  # the first may have been slow: it loaded something
         np.add.at(self._products, task.slices[done], np.uint64(1))
         np.add.at(self._busy_ns, task.slices, spent)
         self.done += int(np.count_nonzero(done))

@@ -1,7 +1,8 @@
 """Tasks: what a worker does at a time, and what became of it.
 
 A task takes about a fiftieth of a second, or consists of one product if that takes longer. So a node looks up often
-enough to let a slice go. If one product of a task takes much longer than the others, the node takes those back that
+enough to let a slice go. If the products take longer than expected, the worker ends its task after a tenth of a second
+and returns the rest undone. If one product of a task takes much longer than the others, the node takes those back that
 its worker has not begun (`Pulse.keep_rest`) and takes in what is done. So a slow product holds up no slice but its own.
 """
 
@@ -18,10 +19,10 @@ from headrace.share.interface import Epochs, Positions, Slices
 from headrace.slices.backlog import Portion
 
 TASK_S = 0.02
+TASK_NS_MAX = 100_000_000  # after that, a worker begins no other product of its task
 PRODUCTS_MAX = 4096
 ERROR_CHARACTERS = 300
 
-ANYTHING = (Exception, SystemExit)  # that a user's function may raise; in a thread, sys.exit ends nothing
 Work = Callable[[Any], Any]  # of a product, or of a batch
 
 
@@ -114,7 +115,11 @@ def work_through(products: Iterable[Product], slices: Sequence[int], work: Work,
     outcome = pulse.outcome = Outcome(done, spent, results, failures)
     clock = time.perf_counter_ns
     before = clock()
+    end = before + TASK_NS_MAX
     for place, product in enumerate(products):
+        if before > end:
+            done[place:] = False
+            break
         if failed and slices[place] in failed:
             done[place] = False
             continue
@@ -124,7 +129,7 @@ def work_through(products: Iterable[Product], slices: Sequence[int], work: Work,
             break
         try:
             value = work(product)
-        except ANYTHING as error:
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it ends neither the thread nor the process
             failures.append((place, error_text(error)))
             failed.add(slices[place])
             done[place] = False
@@ -145,13 +150,16 @@ def work_on_batches(batches: Sequence[Batch], work: Work, pulse: Pulse) -> Outco
     results: list[tuple[int, Any]] = []
     failures: list[tuple[int, str]] = []
     end = 0
+    last = time.perf_counter_ns() + TASK_NS_MAX
     for batch in batches:
         begin, end = end, end + len(batch)
         before = time.perf_counter_ns()
+        if before > last:
+            break
         pulse.since_s, pulse.place = before / 1e9, begin
         try:
             results += results_of(batch, work(batch), begin)
-        except ANYTHING as error:
+        except BaseException as error:  # noqa: BLE001 - as above
             failures = [(place, error_text(error)) for place in range(begin, end)]
             break
         done[begin:end] = True

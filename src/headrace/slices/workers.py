@@ -18,8 +18,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from headrace.slices.tasks import (
-    ANYTHING,
     PRODUCTS_MAX,
+    TASK_NS_MAX,
     Outcome,
     Pulse,
     Task,
@@ -170,12 +170,15 @@ async def work_stepwise(task: Task, work: Work, batches: bool, pulse: Pulse) -> 
     slices = task.slices.tolist()
     failed: set[int] = set()
     place = 0
+    last = time.perf_counter_ns() + TASK_NS_MAX
     for item in task.batches() if batches else task.products():
         count = len(item) if batches else 1  # type: ignore[arg-type]
         begin, place = place, place + count
         if slices[begin] in failed or (batches and failed):
             continue
         before = time.perf_counter_ns()
+        if before > last:
+            break
         pulse.since_s, pulse.place = before / 1e9, begin
         if begin >= pulse.stop:
             break
@@ -185,12 +188,11 @@ async def work_stepwise(task: Task, work: Work, batches: bool, pulse: Pulse) -> 
                 outcome.results.extend(results_of(item, value, begin))  # type: ignore[arg-type]
             elif value is not None:
                 outcome.results.append((begin, value))
-        except asyncio.CancelledError as error:
-            if pulse.is_given_up:
+        except GeneratorExit:  # the loop has ended
+            raise
+        except BaseException as error:
+            if pulse.is_given_up and isinstance(error, asyncio.CancelledError):
                 raise
-            outcome.failures.extend((each, error_text(error)) for each in range(begin, place))
-            failed.update(slices[begin:place])
-        except ANYTHING as error:
             outcome.failures.extend((each, error_text(error)) for each in range(begin, place))
             failed.update(slices[begin:place])
         else:
