@@ -5,9 +5,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from headrace import Queue
+from headrace.cli.slices_status import Look, problems_of, still_s
+from headrace.errors import SiteUnreachableError
+from headrace.share.interface import Load, Progress, Sample
+from headrace.share.share import Share
 from headrace.slices import ProcessingNode
 from support.commandline import Run, fill, objects
 from support.waiting import until
@@ -120,9 +125,74 @@ def test_a_slice_whose_product_takes_long_has_not_moved_before_the_timeout(
     assert len(told["left"]) == 1
 
 
+def test_a_move_counts_what_moved_and_says_what_it_waits_for(run: Run, stream: Path) -> None:
+    with Queue.open(stream) as queue:
+        share = queue.share("surface", dead_after="1min")
+        one, two, three = (share.join(name).number for name in ("one", "two", "three"))
+        share.give(0, one, np.arange(7, dtype=np.uint32), "hand")
+        share.give(0, two, np.array([7], np.uint32), "hand")
+        share.begin(0, one, three, np.arange(2, dtype=np.uint32), "load")
+        (told,) = objects(run("slices", "move", stream, "two", "--slices", "7", "--json").stdout)
+        assert (told["moved"], told["left"]) == (0, [])
+        result = run("slices", "move", stream, "two", "--slices", "5-7", "--timeout", "50ms")
+        assert (result.exit_code, result.stdout.startswith("two has 0 slices more")) == (1, True)
+        assert "2 slices did not move within 0.1 s: node one is in session 3 with three, which has 2 slices left" in (
+            result.stderr
+        )
+
+
+def test_a_drain_that_takes_long_says_what_to_do(run: Run, stream: Path) -> None:
+    with Queue.open(stream) as queue:
+        share = queue.share("surface", dead_after="1min")
+        one, _ = share.join("one").number, share.join("two")
+        share.give(0, one, np.arange(8, dtype=np.uint32), "hand")
+        result = run("slices", "drain", stream, "one", "--timeout", "50ms")
+    assert (result.exit_code, result.stdout) == (1, "one still has 8 slices\n")
+    assert "  try: wait: it goes on" in result.stderr
+
+
+def test_a_follower_goes_on_when_the_site_does_not_reply(
+    run: Run, stream: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Queue.open(stream) as queue:
+        queue.share("surface")
+    replies, state = iter([True, False, True]), Share.state
+
+    def look(share: Share) -> Any:
+        if not next(replies):
+            raise SiteUnreachableError("site 'denver' does not reply", "start it")
+        return state(share)
+
+    monkeypatch.setattr(Share, "state", look)
+    result = run("slices", "status", stream, "--follow", "--every", "10ms", "--count", 3, "--json")
+    assert (result.exit_code, len(objects(result.stdout))) == (0, 2)
+    assert "site 'denver' does not reply" in result.stderr
+
+
+def test_a_node_that_does_nothing_although_products_wait_is_a_problem(stream: Path) -> None:
+    def sample(second: int, busy: float, waiting: int) -> Sample:
+        return Sample(second * 10**9, "one", 0.0, busy, waiting, 8)
+
+    assert still_s([]) == still_s([sample(1, 0.0, 0)]) == still_s([sample(1, 0.0, 5), sample(20, 0.5, 5)]) == 0
+    assert still_s([sample(1, 0.5, 5), sample(2, 0.0, 5), sample(14, 0.0, 7)]) == 12
+    with Queue.open(stream) as queue:
+        share = queue.share("surface", dead_after="1min")
+        share.join("one").exchange(Progress(load=Load(waiting=7)))
+        look = Look(0.0, share.terms, share.state(), [], {"one": 12.3})
+        told = [problem for problem, _ in problems_of(look)]
+        assert "node one has done nothing for 12.0 s, and has 7 products to do" in told
+        share.drain(share.state().nodes[0].seat)
+        share.lead("b", 60.0)
+        leaving = dict(problems_of(Look(0.0, share.terms, share.state(), [], {})))
+        assert "start a node" in leaving["all nodes are leaving: nobody takes their slices"]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
+        (("move", "@", "one", "--from", "one"), 2, "node 'one' cannot give slices to itself"),
+        (("status", "@", "--count", "3"), 2, "--count has no effect without --follow"),
+        (("status", "@", "--stream", "surface", "--group", "zz"), 3, "choose one that exists: main"),
         (("move", "@", "two"), 2, "either --slices or --from is required"),
         (("move", "@", "two", "--slices", "1", "--count", "1"), 2, "--count has no effect with --slices"),
         (("move", "@", "nobody", "--slices", "1"), 3, "has no node 'nobody'"),
@@ -130,7 +200,7 @@ def test_a_slice_whose_product_takes_long_has_not_moved_before_the_timeout(
         (("drain", "@", "one"), 3, "no other node of group 'main' of 'surface' could take the slices"),
         (("delete", "@", "--yes"), 3, "group 'main' has nodes: one"),
         (("status", "@", "--stream", "nope"), 3, "has no channel 'nope'"),
-        (("status", "@", "--group", "nope"), 3, "has no group of nodes 'nope'"),
+        (("status", "@", "--group", "nope"), 3, "choose one that exists: main of surface"),
         (("plot", "@", "load.txt"), 2, "load.txt has no format that can be drawn"),
         (("parked", "@", "--sequence", "7"), 3, "product 7 is not parked"),
         (("parked", "@", "--retry", "a:b", "--forget"), 2, "--retry contradicts --forget"),

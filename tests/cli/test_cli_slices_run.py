@@ -141,6 +141,8 @@ def test_an_error_names_the_option_and_the_remedy(
 def test_a_group_with_other_terms_is_refused(run: Run, stream: Path) -> None:
     assert node(run, stream, "row", "--tries-max", 5).exit_code == 0
     assert "exists on other terms" in node(run, stream, "row", "--tries-max", 6).stderr
+    assert "it has all slices, not only 0-3" in node(run, stream, "row", "--only", "0-3").stderr
+    assert node(run, stream, "row", "--only", "0-7").exit_code == 0
 
 
 def test_a_name_that_is_taken_is_refused(run: Run, stream: Path) -> None:

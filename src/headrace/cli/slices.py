@@ -7,6 +7,7 @@ The modules of the library are imported when a command runs: nodes need Arrow an
 """
 
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -100,7 +101,8 @@ def move(
     """Move slices to NODE, and wait until it has them. Each owner finishes what it has in work; nothing is lost.
 
     Give --slices, or --from and perhaps --count. The balancer leaves the slices there for some seconds; then it moves
-    what the loads ask for. Exit code 1 if an owner has not let go before the timeout; the session goes on then.
+    what the loads ask for. An owner is in one session at a time: if it gives slices to another node, the command waits
+    for that first. Exit code 1 if slices have not moved before the timeout; a session that has begun goes on then.
 
     \b
     Example:
@@ -111,6 +113,8 @@ def move(
         raise OptionError("either --slices or --from is required", "name the slices, or the node that gives some")
     if chosen is not None and count is not None:
         raise OptionError("--count has no effect with --slices", "leave it out, or give --from instead")
+    if giver == node:
+        raise OptionError(f"node {node!r} cannot give slices to itself", "name another node with --from")
     with open_queue(queue_path) as queue:
         share = open_group(queue, stream, group)
         state = share.state()
@@ -118,17 +122,21 @@ def move(
         if taker.draining:
             raise ShareError(f"node {node!r} is draining: it takes no slices any more", "choose another node")
         moving = _slices_of(state, chosen) if chosen else _some_of(state, find_node(state, str(giver)), count)
+        moving = moving[state.owners[moving] != taker.seat]  # it has the others already
         began_s = time.monotonic()
         left = _hand_over(share, taker, moving, began_s + timeout)
+        waits_for = list(_waits_for(share.state(), taker, left))
     took_s = time.monotonic() - began_s
     if as_json:
-        echo_json({"node": node, "moved": len(moving) - len(left), "left": left.tolist(), "took_s": took_s})
+        moved_all = {"node": node, "moved": len(moving) - len(left), "left": left.tolist(), "took_s": took_s}
+        echo_json({**moved_all, "waits_for": waits_for})
     else:
         moved = format_count(len(moving) - len(left), "slice")
         click.echo(visible(f"{node} has {moved} more, after {format_latency(took_s)}"))
         if len(left):
             what = f"{format_count(len(left), 'slice')} did not move within {format_age(timeout)}"
-            click.echo(f"{what}: a product in work takes long; look at: headrace slices status", err=True)
+            click.echo(visible(f"{what}: {'; '.join(waits_for)}"), err=True)
+            click.echo("  try: headrace slices status; then move the rest, with a longer --timeout", err=True)
     return NEGATIVE if len(left) else OK
 
 
@@ -176,6 +184,24 @@ def _hand_over(share: "AnyShare", taker: "NodeState", moving: "Slices", until_s:
         time.sleep(_LOOK_S)
 
 
+def _waits_for(state: "ShareState", taker: "NodeState", left: "Slices") -> Iterator[str]:
+    """Why slices have not moved, for each of their owners."""
+    nodes = {each.seat: each for each in state.nodes}
+    givers = {each.giver: each for each in state.sessions if each.outcome == "running" and each.left}
+    for owner in sorted(set(state.owners[left].tolist()) - {taker.seat}):
+        if owner not in nodes:
+            yield "slices without an owner were not given"
+            continue
+        name, session = nodes[owner].name, givers.get(nodes[owner].name)
+        if not nodes[owner].is_alive:
+            yield f"node {name} is dead, and its slices wait for the balancer"
+        elif session is not None and session.taker != taker.name:
+            rest = format_count(session.left, "slice")
+            yield f"node {name} is in session {session.number} with {session.taker}, which has {rest} left"
+        else:
+            yield f"node {name} still works on products of these slices"
+
+
 # --- drain and delete -----------------------------------------------------------------------------
 
 
@@ -211,6 +237,8 @@ def drain(queue_path: str, node: str, timeout: float, stream: str | None, group:
         echo_json({"node": node, "left": left == 0, "slices": left})
     else:
         click.echo(visible(f"{node} has left" if not left else f"{node} still has {format_count(left, 'slice')}"))
+        if left and timeout:
+            click.echo("  try: wait: it goes on, and ends what it has in work; see: headrace slices status", err=True)
     return NEGATIVE if left and timeout else OK
 
 

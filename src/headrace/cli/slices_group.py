@@ -42,6 +42,12 @@ def open_group(queue: "AnyQueue", stream: str | None, group: str | None) -> "Any
         names = ", ".join(f"--stream {one} --group {two}" for one, two in known[:_SHOWN])
         more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
         raise OptionError(f"{queue.path} has {len(known)} groups", f"choose one: {names}{more}")
+    others = [each for each in queue.shares() if stream in (None, each[0])]
+    if group is not None and others:
+        of = f"stream {stream!r}" if stream is not None else str(queue.path)
+        names = ", ".join(two if stream is not None else f"{two} of {one}" for one, two in others[:_SHOWN])
+        more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+        raise ShareMissingError(f"{of} has no group of nodes {group!r}", f"choose one that exists: {names}{more}")
     if stream is not None:
         return queue.share(stream, group or "main", create=False)  # its error names what is missing
     called = f" {group!r}" if group else ""
@@ -58,7 +64,8 @@ def find_node(state: "ShareState", name: str) -> "NodeState":
         return alive[name]
     gone = any(each.name == name for each in state.nodes)
     if gone:
-        raise ShareError(f"node {name!r} is dead", "its slices go to others; see: headrace slices status")
+        what = "its slices go to others; see: headrace slices status" if alive else "start a node: headrace slices run"
+        raise ShareError(f"node {name!r} is dead", what)
     names = ", ".join(sorted(alive)[:_SHOWN]) or "none"
     raise ShareError(
         f"group {state.group!r} of {state.stream!r} has no node {name!r}{did_you_mean(name, alive)}",

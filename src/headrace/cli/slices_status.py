@@ -1,28 +1,31 @@
 """`headrace slices status`: the nodes of a group, their loads and slices, the sessions, and what is wrong."""
 
+import itertools
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
 import numpy as np
 
-from headrace.cli.failure import visible
+from headrace.cli.failure import visible, warn
 from headrace.cli.group import Command
 from headrace.cli.options import AGE, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, is_terminal, show_table
 from headrace.cli.slices_group import group_options, open_group
+from headrace.errors import HeadraceError, OptionError, SiteUnreachableError
 from headrace.selection.values import slices_text
 from headrace.share.interface import ELSEWHERE, NOBODY
 from headrace.units import format_age, format_count, format_latency, format_size
 
 if TYPE_CHECKING:
-    from headrace.share.interface import AnyShare, NodeState, Parked, Session, ShareState, ShareTerms
+    from headrace.share.interface import AnyShare, NodeState, Parked, Sample, Session, ShareState, ShareTerms
 
 _CLEAR = "\x1b[H\x1b[2J"
 _TABLES_MAX = 40  # nodes that are shown without --all
+_STILL_S = 10.0  # without a product done, although some wait: a problem
 
 
 class Look(NamedTuple):
@@ -32,6 +35,7 @@ class Look(NamedTuple):
     terms: "ShareTerms"
     state: "ShareState"
     parked: "list[Parked]"
+    still: "Mapping[str, float]"  # nodes that do nothing although products wait, and since how many seconds
 
 
 @click.command(cls=Command, short_help="Show nodes, loads, slices and sessions.")
@@ -57,7 +61,8 @@ def status(
     """Show a group of nodes: who owns which slices, how busy each node is, what waits, the latest sessions, and faults.
 
     `busy` is the share of a node's workers in use; `behind`, how many sequences its slowest slice is behind the end of
-    the queue. Rates are means since the last look; without --follow, since the node has joined.
+    the queue. Products of other feeds have sequences, too, so that this is no number of products. Rates are means since
+    the last look; without --follow, since the node has joined. With --follow, a site that does not reply is waited for.
 
     \b
     Example:
@@ -65,10 +70,15 @@ def status(
       headrace slices status wx.queue --stream surface --follow
       headrace slices status wx.queue --json
     """
+    if count is not None and not follow:
+        raise OptionError("--count has no effect without --follow", "add --follow, or leave it out")
     with open_queue(queue_path) as queue:
         share = open_group(queue, stream, group)
         before: Look | None = None
-        for look in _looks(share, every, count if follow else 1):
+        for look in _looks(share, every, count) if follow else [_look(share, None)]:
+            if isinstance(look, HeadraceError):
+                warn(f"{look.problem}; the next look follows")
+                continue
             if as_json:
                 echo_json(values_of(look, shown))
             else:
@@ -79,14 +89,45 @@ def status(
             before = look
 
 
-def _looks(share: "AnyShare", every_s: float, count: int | None) -> Iterator[Look]:
-    number = 0
-    while True:
-        yield Look(time.time(), share.terms, share.state(), share.parked())
-        number += 1
+def _looks(share: "AnyShare", every_s: float, count: int | None) -> Iterator[Look | SiteUnreachableError]:
+    """One look after the other, or why there is none."""
+    before = None
+    for number in itertools.count(1):
+        try:
+            before = _look(share, before)
+            yield before
+        except SiteUnreachableError as error:
+            yield error
         if number == count:
             return
         time.sleep(every_s)
+
+
+def _look(share: "AnyShare", before: Look | None) -> Look:
+    state = share.state()
+    return Look(time.time(), share.terms, state, share.parked(), _still(share, state, before))
+
+
+def _still(share: "AnyShare", state: "ShareState", before: Look | None) -> dict[str, float]:
+    """Nodes that do nothing although products wait, and since how many seconds."""
+    old = {} if before is None else {(node.seat, node.joined_ns): node.products for node in before.state.nodes}
+    suspects = {
+        node.name: node.joined_ns
+        for node in state.nodes
+        if node.is_alive and node.load.waiting and old.get((node.seat, node.joined_ns), node.products) == node.products
+    }
+    samples: dict[str, list[Sample]] = {name: [] for name in suspects}
+    for each in share.history() if suspects else ():
+        if each.time_ns >= suspects.get(each.node, sys.maxsize):
+            samples[each.node].append(each)
+    found = {name: still_s(own) for name, own in samples.items()}
+    return {name: since_s for name, since_s in found.items() if since_s >= _STILL_S}
+
+
+def still_s(samples: "Sequence[Sample]") -> float:
+    """For how long a node has done nothing while products waited, until its last sample."""
+    since = list(itertools.takewhile(lambda each: each.waiting and not each.busy, reversed(samples)))
+    return (since[0].time_ns - since[-1].time_ns) / 1e9 if since else 0.0
 
 
 # --- for programs ---------------------------------------------------------------------------------
@@ -129,11 +170,20 @@ def problems_of(look: Look) -> Iterator[tuple[str, str]]:
         yield "no node is alive: nothing is worked on", "start nodes: headrace slices run"
     elif not state.leader:
         yield "there is no balancer: no slice changes its owner", "start one: headrace slices balance"
+    elif all(node.draining for node in alive):
+        yield "all nodes are leaving: nobody takes their slices", "start a node: headrace slices run"
     elif unowned:
         yield f"{format_count(unowned, 'slice')} without an owner", "the balancer gives them out; look again"
     for node in state.nodes:
         if not node.is_alive:
-            yield f"node {node.name} was not heard of for {format_age(node.age_s)}", "its slices go to others"
+            what = "its slices go to others" if alive else "start a node: headrace slices run"
+            yield f"node {node.name} was not heard of for {format_age(node.age_s)}", what
+        elif node.name in look.still:
+            waiting, since = format_count(node.load.waiting, "product"), format_age(look.still[node.name])
+            yield (
+                f"node {node.name} has done nothing for {since}, and has {waiting} to do",
+                "read its messages: its work takes long, hangs or fails, or its workers do not start",
+            )
     if look.parked:
         yield f"{format_count(len(look.parked), 'product')} parked", "see them: headrace slices parked"
     if state.counters["lost"]:

@@ -309,7 +309,7 @@ def _given(count: int, only: Any, dead_after: Age | None, tries_max: int | None)
         chosen = slices_of(only)
         if chosen[-1] >= count:
             raise OptionError(f"slice {chosen[-1]} is out of range", f"the stream has slices 0 to {count - 1}")
-        given["only"] = slices_text(chosen)
+        given["only"] = slices_text(chosen) if len(chosen) < count else ""
     if dead_after is not None:
         given["dead_after_s"] = parse_age(dead_after, "dead_after")
         if not 0.2 <= given["dead_after_s"] <= _LEASE_S_MAX:
@@ -350,7 +350,7 @@ def _check_same(existing: ShareTerms, definition: Definition, given: dict[str, A
             "delete the group, or choose another name for it: headrace slices delete",
         )
     differences = [
-        f"{field} {getattr(existing, field)}, not {value}"
+        f"{_shown(field, getattr(existing, field))}, not {_shown(field, value)}"
         for field, value in given.items()
         if getattr(existing, field) != value
     ]
@@ -359,6 +359,10 @@ def _check_same(existing: ShareTerms, definition: Definition, given: dict[str, A
             f"group {existing.group!r} exists on other terms: it has {'; '.join(differences)}",
             "leave these options out, or choose another name",
         )
+
+
+def _shown(field: str, value: Any) -> str:
+    return "all slices" if field == "only" and not value else f"{field} {value}"
 
 
 # --- names ----------------------------------------------------------------------------------------
