@@ -180,7 +180,7 @@ def test_a_node_that_does_nothing_although_products_wait_is_a_problem(stream: Pa
         share.join("one").exchange(Progress(load=Load(waiting=7)))
         look = Look(0.0, share.terms, share.state(), [], {"one": 12.3})
         told = [problem for problem, _ in problems_of(look)]
-        assert "node one has done nothing for 12.0 s, and has 7 products to do" in told
+        assert "node one has done nothing for 12.3 s, and has 7 products to do" in told
         share.drain(share.state().nodes[0].seat)
         share.lead("b", 60.0)
         leaving = dict(problems_of(Look(0.0, share.terms, share.state(), [], {})))

@@ -350,7 +350,7 @@ def _check_same(existing: ShareTerms, definition: Definition, given: dict[str, A
             "delete the group, or choose another name for it: headrace slices delete",
         )
     differences = [
-        f"{_shown(field, getattr(existing, field))}, not {_shown(field, value)}"
+        _difference(field, getattr(existing, field), value)
         for field, value in given.items()
         if getattr(existing, field) != value
     ]
@@ -361,8 +361,10 @@ def _check_same(existing: ShareTerms, definition: Definition, given: dict[str, A
         )
 
 
-def _shown(field: str, value: Any) -> str:
-    return "all slices" if field == "only" and not value else f"{field} {value}"
+def _difference(field: str, existing: Any, given: Any) -> str:
+    if field == "only" and not (existing and given):
+        return f"all slices, not only {given}" if given else f"only {existing}, not all slices"
+    return f"{field} {existing}, not {given}"
 
 
 # --- names ----------------------------------------------------------------------------------------
