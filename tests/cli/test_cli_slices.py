@@ -14,6 +14,8 @@ from headrace.errors import SiteUnreachableError
 from headrace.share.interface import Load, Progress, Sample
 from headrace.share.share import Share
 from headrace.slices import ProcessingNode
+from headrace.slices.plot import figure_of
+from headrace.units import format_time
 from support.commandline import Run, fill, objects
 from support.waiting import until
 
@@ -297,6 +299,24 @@ def test_a_parked_product_that_was_evicted_stays_on_the_list(run: Run, stream: P
     result = run("slices", "parked", stream, "--retry", "slices_cli_work:work")
     assert (result.exit_code, "it is no longer in the queue" in result.stderr) == (1, True)
     assert "no longer in the queue" in run("slices", "parked", stream).stdout
+
+
+def test_a_picture_tells_when_it_began_and_shows_each_line_as_its_legend(stream: Path) -> None:
+    with Queue.open(stream) as queue:
+        share = queue.share("surface", dead_after="1min")
+        one, two = share.join("one").number, share.join("two").number
+        share.give(0, one, np.arange(8, dtype=np.uint32), "join")
+        share.begin(0, one, two, np.arange(4, dtype=np.uint32), "join")
+        state = share.state()
+    begun_ns = state.sessions[0].begun_ns
+    samples = [Sample(begun_ns + second * 10**9, "one", 0.1, 0.1, 0, 8) for second in (-1, 1)]
+    axes = figure_of(samples, state).axes[-1]
+    assert axes.get_xlabel() == f"seconds since {format_time(samples[0].time_ns)}"
+    legend = axes.get_legend()
+    shown = {
+        text.get_text(): line.get_linestyle() for text, line in zip(legend.get_texts(), legend.get_lines(), strict=True)
+    }
+    assert shown == {"join": "-", "join, no owner before": ":"}
 
 
 def test_the_history_is_drawn(run: Run, stream: Path, start: Start, tmp_path: Path) -> None:

@@ -123,6 +123,9 @@ def test_a_node_is_idle_only_when_its_slices_are_confirmed_up_to_the_end(stream:
         ("work", ["--sink", "sqlite:out.db"], "sink 'sqlite:out.db' is invalid"),
         ("work", ["--sink", "slices_run_work:number"], "'slices_run_work:number' is no sink"),
         ("work", ["--sink", "nosuchmodule:x"], "module 'nosuchmodule'"),
+        ("work", ["--sink", "nosuchmodule:x"], "a sink is sqlite:FILE:TABLE, or MODULE:NAME"),
+        ("work", ["--sink", "parquet:x"], "a ParquetSink needs a schema"),
+        ("work", ["--sink", "queue:x"], "--publish FEED"),
         ("work", ["--only", "0-9"], "slice 9 is out of range"),
         ("work", ["--dead-after", "1ms"], "dead_after"),
         ("work", ["--stream", "nope"], "has no channel 'nope'"),
@@ -143,6 +146,12 @@ def test_a_group_with_other_terms_is_refused(run: Run, stream: Path) -> None:
     assert "exists on other terms" in node(run, stream, "row", "--tries-max", 6).stderr
     assert "it has all slices, not only 0-3" in node(run, stream, "row", "--only", "0-3").stderr
     assert node(run, stream, "row", "--only", "0-7").exit_code == 0
+
+
+def test_a_start_of_a_group_that_exists_has_no_effect_and_says_so(run: Run, stream: Path) -> None:
+    assert "--from" not in node(run, stream, "row", "--from", "next").stderr
+    result = node(run, stream, "row", "--from", "oldest")
+    assert (result.exit_code, "goes on at its positions: --from has no effect" in result.stderr) == (0, True)
 
 
 def test_a_name_that_is_taken_is_refused(run: Run, stream: Path) -> None:

@@ -24,12 +24,19 @@ from headrace.errors import HeadraceError, OptionError
 from headrace.units import format_count
 
 if TYPE_CHECKING:
+    from headrace.queue import AnyQueue
     from headrace.share.interface import AnyShare
     from headrace.slices import Balancer, NodeStatistics, ProcessingNode
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Line = Callable[[str], None]  # shows a line in place of the one before
 _LOOK_S = 0.5
+_SINK_KINDS = "a sink is sqlite:FILE:TABLE, or MODULE:NAME of a sink of yours"
+_SINK_HINTS = {
+    "parquet": "a ParquetSink needs a schema: make it in a module of yours, and write MODULE:NAME; see docs/sinks.md",
+    "queue": "put results into a feed of the queue with --publish FEED; for another queue, make a QueueSink in a "
+    "module of yours, and write MODULE:NAME",
+}
 
 
 def stream_options(function: Function) -> Function:
@@ -40,7 +47,7 @@ def stream_options(function: Function) -> Function:
         click.option("--group", default="main", show_default=True, shell_complete=completes("group"),
                      help="The group of nodes; each group works on the whole stream."),
         click.option("--from", "start", type=POSITION, metavar="oldest|next|SEQUENCE|AGE|TIME",
-                     help="Where a new group begins. [default: oldest]"),
+                     help="Where a new group begins; no effect on one that exists. [default: oldest]"),
         click.option("--slices", type=click.IntRange(min=1), metavar="COUNT",
                      help="Refuse a stream that has another number of slices."),
         click.option("--only", metavar="LIST", help="The group works on these slices alone, such as 0-127."),
@@ -56,6 +63,12 @@ def _terms(options: dict[str, Any]) -> dict[str, Any]:
     """The terms of the group that were given, taken out of the options."""
     every = {name: options.pop(name) for name in ("start", "slices", "only", "dead_after", "tries_max")}
     return {name: value for name, value in every.items() if value is not None}
+
+
+def _check_start(queue: "AnyQueue", stream: str, group: str, terms: dict[str, Any]) -> None:
+    """Say that --from has no effect, if so. No error: a supervisor starts a node again with the same words."""
+    if "start" in terms and (stream, group) in queue.shares():
+        warn(f"group {group!r} of {stream!r} exists and goes on at its positions: --from has no effect")
 
 
 @click.command(cls=Command, short_help="Run a processing node.")
@@ -106,6 +119,7 @@ def run(
 
     with open_queue(queue_path) as queue:
         show_warnings()
+        _check_start(queue, stream, group, terms)
         node = ProcessingNode(
             queue, stream, function, group=group, use="processes" if processes else "threads", sink=stored,
             **options, **terms,
@@ -209,6 +223,7 @@ def balance(
     release, decides, terms = Bounds(**given) if given else None, load_algorithm(algorithm), _terms(options)
     with open_queue(queue_path) as queue:
         show_warnings()
+        _check_start(queue, stream, group, terms)
         share = queue.share(stream, group, **terms)
         balancer = Balancer(share, stream, group=group, algorithm=decides, release=release, **options)
         with one_line(as_json) as show, balancer:
@@ -266,7 +281,11 @@ def load_sink(name: str) -> Any:
         from headrace.slices import SqliteSink
 
         return SqliteSink(file, table)
-    found = load_object(name, "sink")
+    try:
+        found = load_object(name, "sink")
+    except OptionError as error:
+        kind = name.partition(":")[0].lower()
+        raise OptionError(error.problem, _SINK_HINTS.get(kind, f"{error.hint}; {_SINK_KINDS}")) from error
     if not hasattr(found, "store") or isinstance(found, type):
         found = found() if callable(found) else found
     if not hasattr(found, "store") or not hasattr(found, "claim"):

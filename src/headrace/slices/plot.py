@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from headrace.extras import require
 from headrace.share.interface import Reason, Sample, Session, ShareState
-from headrace.units import format_count
+from headrace.units import format_count, format_time
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,7 +58,7 @@ def figure_of(samples: Sequence[Sample], state: ShareState) -> "Figure":
         axes.grid(alpha=0.3)
         axes.set_ylim(0, axes.get_ylim()[1] * (1 if axes is waiting else 1.2))  # room for a legend
     load.set_xlim(0, max(1.0, (samples[-1].time_ns - start_ns) / 1e9))
-    slices.set_xlabel("seconds")
+    slices.set_xlabel(f"seconds since {format_time(start_ns)}")
     nodes = format_count(len({each.node for each in samples}), "node")
     done = format_count(int(state.products.sum()), "product")
     figure.suptitle(f"group {state.group} of stream {state.stream}: {nodes}, {done} confirmed")
@@ -96,16 +96,20 @@ def draw_slices(axes: Any, samples: Sequence[Sample], start_ns: int) -> None:
 
 def mark_sessions(axes: Any, sessions: Sequence[Session], start_ns: int, end_ns: int, *, named: bool) -> None:
     """A line for each session in this time, in the colour of its reason; `named`: with a legend."""
-    told: set[str] = set()
+    told: set[tuple[str, bool]] = set()
     within = [each for each in sessions if start_ns <= each.begun_ns <= end_ns]
     for each in within[-_MARKED:]:
-        label = each.reason if named and each.reason not in told else None
-        told.add(each.reason)
-        style = "-" if each.giver else ":"
+        had_owner = bool(each.giver)
+        what = each.reason if had_owner else f"{each.reason}, no owner before"
+        label = what if named and (each.reason, had_owner) not in told else None
+        told.add((each.reason, had_owner))
+        style = "-" if had_owner else ":"
         at_s = (each.begun_ns - start_ns) / 1e9
         axes.axvline(at_s, color=_COLOURS[each.reason], linestyle=style, linewidth=1, alpha=0.8, label=label)
     if named and told:
-        axes.legend(title="sessions, by reason", loc="upper right", fontsize=8, title_fontsize=8, ncols=len(told))
+        axes.legend(
+            title="sessions, by reason", loc="upper right", fontsize=8, title_fontsize=8, ncols=min(4, len(told))
+        )
 
 
 def _by_node(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
