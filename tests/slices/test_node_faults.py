@@ -15,8 +15,15 @@ from typing import Any
 import pytest
 
 from headrace import Product, Queue
-from headrace.errors import ShareExistsError, ShareMissingError, SinkFencedError, SinkRefusedError, SinkUnavailableError
-from headrace.share.interface import Marks, Positions
+from headrace.errors import (
+    OptionError,
+    ShareExistsError,
+    ShareMissingError,
+    SinkFencedError,
+    SinkRefusedError,
+    SinkUnavailableError,
+)
+from headrace.share.interface import NOBODY, Marks, Positions
 from headrace.slices import ProcessingNode, QueueSink
 from headrace.slices.sinks.interface import Result, SinkStatistics
 from support.waiting import until
@@ -259,6 +266,29 @@ def test_an_idle_worker_process_that_is_killed_is_replaced(queue: Queue, run: Ma
     fill(queue)
     until(lambda: is_drained(queue))
     assert sorted(int(product.payload) for product in queue.read("oldest", "out")) == list(range(40))
+    assert parked(queue) == []
+
+
+class Unstartable:
+    """A function that no other process can import."""
+
+    def __call__(self, product: Product) -> None: ...
+
+    def __reduce__(self) -> Any:
+        return os.listdir, ("/nowhere",)
+
+
+def test_a_node_whose_worker_processes_cannot_start_ends_and_leaves_its_slices_to_others(
+    queue: Queue, run: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.slices.crew.STARTS_MAX", 2)
+    fill(queue)
+    node = run(Unstartable(), use="processes")
+    with pytest.raises(OptionError, match=r"ended before they were ready: the process ended with status 1.*__main__"):
+        node.wait(60)
+    state = queue.share("radar").state()
+    assert state.nodes == []
+    assert set(state.owners.tolist()) == {NOBODY}
     assert parked(queue) == []
 
 

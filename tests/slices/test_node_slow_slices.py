@@ -5,6 +5,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from headrace.product.batch import Batch
 from headrace.product.product import Product
 from headrace.slices import ProcessingNode
 from headrace.slices.backlog import FOREVER, Backlog, Portion
+from headrace.slices.conductor import Conductor
+from headrace.slices.process_worker import ProcessWorker
 from headrace.slices.tasks import Outcome, Pulse, Task, work_on_batches, work_through
 from headrace.slices.workers import work_stepwise
 
@@ -194,3 +197,74 @@ def test_a_new_node_begins_with_one_product_for_each_worker(make_quick: Callable
     with ProcessingNode(queue, "radar", work, workers=8) as node:
         all_began.wait(LIMIT_S)  # nobody has two of them
         wait_until(lambda: node.statistics().products == 8)
+
+
+def wait_for_file(product: Product) -> None:
+    """For a worker process: what the payload says."""
+    path = bytes(product.payload).decode()
+    while path != "x" and not Path(path).exists():
+        time.sleep(0.01)
+
+
+def test_products_that_follow_a_slow_one_in_a_worker_process_are_taken_back(
+    make_quick: Callable[..., Queue], tmp_path: Path
+) -> None:
+    queue = make_quick()
+    slow = tmp_path / "go on"
+    queue.put_many([b"x", b"x", str(slow).encode(), b"x", b"x"], feed="wx/a")
+    batch, places = queue.read_batch(queue.oldest, limit=5), np.arange(5, dtype=np.uint32)
+    task = Task([Portion(batch, places, places, batch.sequences.astype(np.uint64))], np.ones(5, np.uint32))
+    outcomes: list[Outcome] = []
+    worker = ProcessWorker(wait_for_file, False, lambda _, __, outcome: outcomes.append(outcome))
+    try:
+        worker.begin(task)
+        wait_until(lambda: worker.place == 2)
+        wait_until(lambda: worker.keep_rest() == (2, None))
+        slow.touch()
+        wait_until(lambda: bool(outcomes))
+    finally:
+        worker.stop()
+    assert outcomes[0].done.tolist() == [True, True, True, False, False]
+    assert outcomes[0].failures == []
+
+
+def test_a_product_in_work_is_reported_as_busy(make_quick: Callable[..., Queue]) -> None:
+    queue = make_quick()
+    queue.channel("radar", "wx/**", slices=2, assign="given")
+    put(queue, 1, 1)
+    may_go_on, took_s = threading.Event(), list[float]()
+
+    def work(_: Product) -> None:
+        before_s = time.perf_counter()
+        may_go_on.wait(LIMIT_S)
+        took_s.append(time.perf_counter() - before_s)
+
+    share = queue.share("radar")
+    with ProcessingNode(queue, "radar", work) as node:
+        wait_until(lambda: bool(share.state().busy_ns[1]))  # before it has ended
+        assert share.state().nodes[0].busy_s > 0
+        may_go_on.set()
+        wait_until(lambda: node.statistics().products == 1)
+    assert share.state().busy_ns[1] >= took_s[0] * 1e9
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_time_that_was_reported_before_the_end_of_a_product_is_subtracted_at_its_end(
+    make_quick: Callable[..., Queue], batches: bool
+) -> None:
+    batch = read(make_quick)
+    conductor = Conductor(8, 3, lambda *_: 0, batches=batches)
+    places = [np.arange(first, first + 4, dtype=np.uint32) for first in (0, 4)]
+    task = Task([Portion(batch, each, each, batch.sequences[each].astype(np.uint64)) for each in places],
+                np.zeros(8, np.uint32))  # fmt: skip
+    conductor.note_in_work(task, 4, 800)
+    conductor.note_in_work(task, 4, 2000)
+    first = conductor.report()
+    assert first is not None
+    expected = [500] * 4 if batches else [2000]
+    assert (first.slices.tolist(), first.busy_ns.tolist()) == ([4, 5, 6, 7][: len(expected)], expected)
+    spent = np.array([0] * 4 + ([600] * 4 if batches else [2400, 0, 0, 0]), np.uint64)
+    conductor.finish(task, Outcome(np.ones(8, np.bool_), spent, [], []), 0.0, 0.0)
+    second = conductor.report()
+    assert second is not None
+    assert int(second.busy_ns.sum()) == 400

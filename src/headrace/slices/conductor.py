@@ -205,19 +205,35 @@ class Conductor:
         suspect = int(self._suspects[place])
         return len(task) == 1 and suspect == int(task.sequences[0]) and self._tries[place] >= self._tries_max
 
-    def take_rest(self, task: Task, place: int, so_far: Outcome, now_s: float, pause_s: float) -> list[Failure]:
-        """Leave a worker alone with the product at this place: take in those before it, and take back the others."""
+    def take_rest(self, task: Task, place: int, so_far: Outcome | None, now_s: float, pause_s: float) -> list[Failure]:
+        """Leave a worker alone with the product at this place: take in those before it, and take back the others.
+
+        Without an outcome so far, those before it stay with the worker.
+        """
         rest = self.owned[task.slices] & (self._epochs[task.slices] == task.epochs)
         rest[: place + 1] = False
         self._return(task, rest)
         self._in_work[task.slices] = False
-        before = Task(task.between(0, place), self._epochs) if place else None
+        before = Task(task.between(0, place), self._epochs) if place and so_far is not None else None
         if before is not None:
-            before.epochs = task.epochs[:place]
-        task.narrow(place)
+            before.epochs, before.told_ns = task.epochs[:place], task.told_ns[:place]
+        task.narrow(0 if so_far is None else place, place + 1)
         for each in self.tasks:
             self._in_work[each.slices] = True
-        return [] if before is None else self.finish(before, so_far.part(0, place), now_s, pause_s)
+        if before is None or so_far is None:
+            return []
+        return self.finish(before, so_far.part(0, place), now_s, pause_s)
+
+    def note_in_work(self, task: Task, place: int, spent_ns: int) -> None:
+        """Count the time of a product, or a batch, that is still in work; it is subtracted at its end."""
+        place -= task.begin
+        if not 0 <= place < len(task):
+            return
+        chosen = task.together(place, self._batches)
+        told = task.told_ns[chosen]
+        further = np.maximum(np.uint64(spent_ns // len(told)), told) - told
+        np.add.at(self._busy_ns, task.slices[chosen], further)
+        told += further
 
     def finish(self, task: Task, outcome: Outcome, now_s: float, pause_s: float) -> list[Failure]:
         """Take in what became of a task; the attempts that failed. Their slices wait for `pause_s`."""
@@ -254,7 +270,7 @@ class Conductor:
             before_s = each_s if math.isinf(self._product_s) else self._product_s
             self._product_s = max(each_s, before_s / 2, 1e-7)  # the first may have been slow: it loaded something
         np.add.at(self._products, task.slices[done], np.uint64(1))
-        np.add.at(self._busy_ns, task.slices, spent)
+        np.add.at(self._busy_ns, task.slices, np.maximum(spent, task.told_ns) - task.told_ns)
         self.done += int(np.count_nonzero(done))
 
     def _return(self, task: Task, undone: Flags) -> None:

@@ -10,13 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from headrace.errors import OptionError
 from headrace.slices.conductor import Conductor
 from headrace.slices.confirming import Confirming
 from headrace.slices.process_worker import ProcessWorker
 from headrace.slices.tasks import Outcome, Task, Work, nothing_done
 from headrace.slices.workers import AsyncWorker, Finished, Loop, ThreadWorker, Worker, is_async
 
-SLOW_S = 0.1  # of one product: the others of its task are taken back
+SLOW_S = 0.1  # of one product: the others of its task are taken back, and its time is reported before its end
+STARTS_MAX = 5  # worker processes in a row that end before they are ready
 BACKLOG_PRODUCTS, BACKLOG_BYTES = 16_384, 64 << 20
 _RETRY_S = 0.5  # after a worker that ended before it had begun
 
@@ -42,6 +44,8 @@ class Crew:
         self._labour, self._conductor, self._confirming, self._post = labour, conductor, confirming, post
         self._loop = Loop() if is_async(labour.work) else None
         self._begin_s = 0.0  # not before
+        self._note_s = 0.0  # when to look again at what is in work
+        self._starts = 0  # that failed, since the last one that did not
         self._is_ending = False
         self.workers = [self._new_worker() for _ in range(labour.workers)]
 
@@ -85,9 +89,20 @@ class Crew:
             if not outcome.failures:  # it ended before it had begun: no product is to blame
                 log.error("node %s: %s before it began", self._confirming.name, outcome.ended)
                 self._begin_s = time.monotonic() + _RETRY_S
+        self._count_starts(worker, outcome)
         for failure in self._conductor.finish(task, outcome, time.monotonic(), self._labour.retry_s):
             self._confirming.fail(failure)
         self._confirming.is_dirty = True
+
+    def _count_starts(self, worker: Worker, outcome: Outcome) -> None:
+        """Processes that never start own slices and do nothing: end the node, so that others get them."""
+        self._starts = 0 if worker.has_started else self._starts + 1
+        if self._starts >= STARTS_MAX:
+            raise OptionError(
+                f"{STARTS_MAX} worker processes in a row ended before they were ready: {outcome.ended}; "
+                "what they have written to stderr says why",
+                'start the node under `if __name__ == "__main__":`, and give a function that a new process can import',
+            )
 
     def _replace(self, worker: Worker) -> None:
         if self._is_ending:
@@ -113,12 +128,19 @@ class Crew:
         """Give up workers that hang; take back what a worker with a slow product has not begun."""
         now_s = time.perf_counter()
         limit = now_s - self._labour.hung_after_s
+        notes = now_s >= self._note_s
+        if notes:
+            self._note_s = now_s + SLOW_S
         for worker in list(self.workers):
             since, task = worker.hangs_since(), worker.task
             if task is None or since is None:
                 continue
             if since < now_s - SLOW_S and len(task) > 1:
                 self._take_rest(worker, task)
+            if notes and since < now_s - SLOW_S:
+                place = worker.place
+                if worker.hangs_since() == since:  # it is that of this product
+                    self._conductor.note_in_work(task, place, int((now_s - since) * 1e9))
             if since < limit:
                 outcome = worker.give_up(f"the work did not end within {self._labour.hung_after_s:g} s")
                 log.warning("node %s: %s", self._confirming.name, outcome.ended)

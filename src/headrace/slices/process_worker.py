@@ -2,13 +2,18 @@
 
 The child receives its products as records, and answers with the outcome. Its place in the task lies in shared memory:
 if it dies or hangs, that very product is blamed, and the others of its task are done by another worker.
+
+If a product takes long, the node takes back what follows it. It writes where the child has to stop, and looks a moment
+later where the child is: by then each has seen what the other has written.
 """
 
+import math
 import multiprocessing
 import os
 import pickle
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from ctypes import c_double, c_int64
@@ -33,6 +38,8 @@ from headrace.slices.tasks import (
 from headrace.slices.workers import Finished
 
 _context = multiprocessing.get_context("spawn")
+_IDLE, _STARTING = -1, -2  # places of a child that has no product in work
+_SEEN_S = 0.02  # until a child has seen what the node has written
 
 
 class ProcessWorker:
@@ -40,12 +47,14 @@ class ProcessWorker:
 
     def __init__(self, work: Work, batches: bool, finished: Finished) -> None:
         self.task: Task | None = None
-        self._finished, self._is_given_up = finished, False
-        self._place, self._since_s = _context.RawValue(c_int64, -1), _context.RawValue(c_double, 0.0)
+        self._finished, self._is_given_up, self._batches = finished, False, batches
+        self._place, self._since_s = _context.RawValue(c_int64, _STARTING), _context.RawValue(c_double, 0.0)
+        self._stop, self._stop_s = _context.RawValue(c_int64, PRODUCTS_MAX), math.inf
         self._pipe, theirs = _context.Pipe()
         self._process = _context.Process(
-            target=_work_on, args=(theirs, work, batches, self._place, self._since_s), daemon=True, name="headrace-work"
-        )
+            target=_work_on, args=(theirs, work, batches, self._place, self._since_s, self._stop), daemon=True,
+            name="headrace-work",
+        )  # fmt: skip
         self._process.start()
         theirs.close()
         self._tasks = threading.Semaphore(0)
@@ -53,8 +62,16 @@ class ProcessWorker:
         threading.Thread(target=self._talk, name="headrace-work", daemon=True).start()
 
     def begin(self, task: Task) -> None:
-        self.task = task
+        self.task, self._stop.value, self._stop_s = task, PRODUCTS_MAX, math.inf
         self._tasks.release()
+
+    @property
+    def has_started(self) -> bool:
+        return bool(self._place.value != _STARTING)
+
+    @property
+    def place(self) -> int:
+        return int(self._place.value)
 
     def _talk(self) -> None:
         while True:
@@ -65,16 +82,17 @@ class ProcessWorker:
                 return
             task = self.task
             assert task is not None
+            slices = task.slices.tolist()  # the task has fewer later, if the node takes some back
             try:
-                self._pipe.send_bytes(pickle.dumps((task.slices.tolist(), [_packed(each) for each in task.batches()])))
-                outcome = _unpickled(self._pipe.recv_bytes(), task.slices.tolist())
+                self._pipe.send_bytes(pickle.dumps((slices, [_packed(each) for each in task.batches()])))
+                outcome = _unpickled(self._pipe.recv_bytes(), slices)
             except (EOFError, OSError):
                 self._process.join()
                 if self._is_given_up:
                     return
                 why = f"the process ended with {_status(self._process.exitcode)}"
                 self._is_given_up = True
-                outcome = given_up(len(task), self._place.value, why)
+                outcome = given_up(len(slices), self._place.value, why)
             if not self._is_given_up or outcome.ended:
                 self._finished(self, task, outcome)
             if self._is_given_up:
@@ -88,8 +106,16 @@ class ProcessWorker:
             os.kill(self._process.pid, signal.SIGKILL)  # type: ignore[arg-type]
         return outcome
 
-    def keep_rest(self) -> tuple[int, Outcome] | None:
-        return None  # they are in the other process
+    def keep_rest(self) -> tuple[int, Outcome | None] | None:
+        place, now_s = self._place.value, time.monotonic()
+        if self._batches or place < 0:
+            return None
+        if self._stop.value == PRODUCTS_MAX:
+            self._stop.value, self._stop_s = place + 1, now_s
+        if now_s < self._stop_s + _SEEN_S:
+            return None
+        self._stop_s = math.inf  # once is enough
+        return place, None  # what became of the others is in the other process
 
     def hangs_since(self) -> float | None:
         return float(self._since_s.value) if self._place.value >= 0 else None
@@ -102,20 +128,24 @@ class ProcessWorker:
 class _SharedPulse(Pulse):
     """A pulse in memory that the node reads."""
 
-    def __init__(self, place: Any, since_s: Any) -> None:
-        object.__setattr__(self, "shared", (place, since_s))
-        object.__setattr__(self, "stop", PRODUCTS_MAX)
+    def __init__(self, place: Any, since_s: Any, stop: Any) -> None:
+        object.__setattr__(self, "shared", (place, since_s, stop))
+
+    @property
+    def stop(self) -> int:  # type: ignore[override]
+        return int(self.shared[2].value)  # type: ignore[attr-defined]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        place, since_s = self.shared  # type: ignore[attr-defined]
+        place, since_s, _ = self.shared  # type: ignore[attr-defined]
         if name in ("place", "since_s"):
             (place if name == "place" else since_s).value = value
 
 
-def _work_on(pipe: Connection, work: Work, batches: bool, place: Any, since_s: Any) -> None:
+def _work_on(pipe: Connection, work: Work, batches: bool, place: Any, since_s: Any, stop: Any) -> None:
     """The child: one task after the other, until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the node decides when it ends
-    pulse, names = _SharedPulse(place, since_s), Names()
+    place.value = _IDLE
+    pulse, names = _SharedPulse(place, since_s, stop), Names()
     with suppress(EOFError, OSError):
         while True:
             slices, packed = pickle.loads(pipe.recv_bytes())

@@ -29,7 +29,7 @@ Work = Callable[[Any], Any]  # of a product, or of a batch
 class Task:
     """Products for one worker, in the order of each slice."""
 
-    __slots__ = ("begin", "epochs", "portions", "sequences", "slices")
+    __slots__ = ("begin", "epochs", "portions", "sequences", "slices", "told_ns")
 
     def __init__(self, portions: Sequence[Portion], epochs: Epochs) -> None:
         """`epochs` has those of all slices, as they are now."""
@@ -38,6 +38,7 @@ class Task:
         self.slices: Slices = np.concatenate([each.slices for each in portions])
         self.sequences: Positions = np.concatenate([each.sequences for each in portions])
         self.epochs: Epochs = epochs[self.slices]
+        self.told_ns = np.zeros(len(self.slices), np.uint64)  # time in work that was reported before its end
 
     def __len__(self) -> int:
         return len(self.slices)
@@ -52,11 +53,19 @@ class Task:
             found += [portion.where(chosen)] if chosen.any() else []
         return found
 
-    def narrow(self, place: int) -> None:
-        """Keep one product alone; the worker goes on counting from the first."""
-        self.portions, self.begin = self.between(place, place + 1), place
-        chosen = slice(place, place + 1)
+    def narrow(self, begin: int, end: int) -> None:
+        """Keep these products alone; the worker goes on counting from the first."""
+        self.portions, self.begin = self.between(begin, end), begin
+        chosen = slice(begin, end)
         self.slices, self.sequences, self.epochs = self.slices[chosen], self.sequences[chosen], self.epochs[chosen]
+        self.told_ns = self.told_ns[chosen]
+
+    def together(self, place: int, batches: bool) -> slice:
+        """The products that are in work with the one at this place."""
+        end = place + 1
+        if batches:
+            end = next(each for each in np.cumsum([len(each) for each in self.portions]).tolist() if each > place)
+        return slice(place, end)
 
     def products(self) -> Iterable[Product]:
         for portion in self.portions:

@@ -47,8 +47,19 @@ class Worker(Protocol):
     def give_up(self, why: str) -> Outcome:
         """End what it does, for good; what became of its task."""
 
-    def keep_rest(self) -> tuple[int, Outcome] | None:
-        """Begin no other product of its task; the place of the one in work, and what became of those before."""
+    @property
+    def has_started(self) -> bool:
+        """Whether it was ever ready to work."""
+
+    @property
+    def place(self) -> int:
+        """Of the product in work, or the first one of the batch, as the worker counts; negative: none."""
+
+    def keep_rest(self) -> tuple[int, Outcome | None] | None:
+        """Begin no other product of its task; the place of the one in work, and what became of those before.
+
+        None if nothing is in work, or its place is not certain yet. None instead of an outcome: that comes later.
+        """
 
     def hangs_since(self) -> float | None:
         """Since when it works on one product, by `time.perf_counter`; None if it is idle."""
@@ -65,6 +76,8 @@ def run_task(task: Task, work: Work, batches: bool, pulse: Pulse) -> Outcome:
 
 class ThreadWorker:
     """A thread that waits for tasks."""
+
+    has_started = True
 
     def __init__(self, work: Work, batches: bool, finished: Finished) -> None:
         self.task: Task | None = None
@@ -89,7 +102,11 @@ class ThreadWorker:
         assert self.task is not None
         return given_up(len(self.task), self._pulse.place - self.task.begin, why)
 
-    def keep_rest(self) -> tuple[int, Outcome] | None:
+    @property
+    def place(self) -> int:
+        return self._pulse.place
+
+    def keep_rest(self) -> tuple[int, Outcome | None] | None:
         return None if self._batches else self._pulse.keep_rest()
 
     def hangs_since(self) -> float | None:
@@ -129,6 +146,8 @@ class Loop:
 class AsyncWorker:
     """Awaits one product after another of its task; many workers share the loop."""
 
+    has_started = True
+
     def __init__(self, work: Work, batches: bool, finished: Finished, loop: Loop) -> None:
         self.task: Task | None = None
         self._work, self._batches, self._finished, self._loop = work, batches, finished, loop
@@ -152,7 +171,11 @@ class AsyncWorker:
         assert self.task is not None
         return given_up(len(self.task), self._pulse.place - self.task.begin, why)
 
-    def keep_rest(self) -> tuple[int, Outcome] | None:
+    @property
+    def place(self) -> int:
+        return self._pulse.place
+
+    def keep_rest(self) -> tuple[int, Outcome | None] | None:
         return None if self._batches else self._pulse.keep_rest()
 
     def hangs_since(self) -> float | None:
