@@ -11,7 +11,7 @@ import pytest
 from headrace import Queue
 from headrace.cli.slices_idle import Idle
 from headrace.share.interface import Marks, Progress
-from headrace.slices import NodeStatistics
+from headrace.slices import NodeStatistics, ProcessingNode
 from support.commandline import Run, fill, objects
 from support.waiting import until
 
@@ -155,8 +155,8 @@ def test_a_start_of_a_group_that_exists_has_no_effect_and_says_so(run: Run, stre
 
 
 def test_a_name_that_is_taken_is_refused(run: Run, stream: Path) -> None:
-    with Queue.open(stream) as queue:
-        queue.share("surface").join("one")
+    with Queue.open(stream) as queue, ProcessingNode(queue, "surface", lambda _: None, name="one") as other:
+        until(lambda: other.statistics().slices > 0)
         result = node(run, stream, "row", "--name", "one")
         assert (result.exit_code, result.stdout) == (3, "")
         assert "group 'main' has a node 'one'" in result.stderr

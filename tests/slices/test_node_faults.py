@@ -16,7 +16,9 @@ import pytest
 
 from headrace import Product, Queue
 from headrace.errors import (
+    ChannelMissingError,
     OptionError,
+    ShareError,
     ShareExistsError,
     ShareMissingError,
     SinkFencedError,
@@ -515,6 +517,37 @@ def test_products_that_are_evicted_before_the_node_reads_them_are_counted(make_q
         assert lost > 0
         until(lambda: share.state().counters["lost"] == lost)
         assert node.statistics().lost == lost
+
+
+def test_a_node_whose_channel_is_removed_ends_with_an_error(
+    queue: Queue, run: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = run(print)
+    until(lambda: node.statistics().slices == SLICES)
+
+    def exchange(*_: Any) -> None:  # as a site replies
+        raise ChannelMissingError("there is no channel 'radar'")
+
+    monkeypatch.setattr("headrace.share.share.Seat.exchange", exchange)
+    with pytest.raises(ChannelMissingError, match="radar"):
+        node.wait(60)
+
+
+def test_a_node_that_was_killed_and_starts_again_gets_its_name_back(queue: Queue, run: Make) -> None:
+    queue.share("radar", dead_after="500ms").join("one")  # and is never heard of again
+    node = run(print, name="one", dead_after=None)
+    until(lambda: node.statistics().slices == SLICES)
+    assert node.name == "one"
+
+
+def test_a_name_that_a_living_node_has_is_refused(queue: Queue, run: Make) -> None:
+    node = run(print, name="one", dead_after="1h")
+    until(lambda: node.statistics().slices == SLICES)
+    with pytest.raises(
+        ShareError, match=r"has a node 'one', heard of 0.. s ago; stop that node, or choose another name"
+    ):
+        run(print, name="one", dead_after=None).wait(60)
+    assert node.statistics().slices == SLICES
 
 
 def test_a_node_whose_group_is_removed_ends_with_an_error(queue: Queue) -> None:

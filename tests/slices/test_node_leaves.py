@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace import Queue
+from headrace.errors import SiteUnreachableError
 from headrace.slices import ProcessingNode
 
 ITEMS = 400
@@ -65,3 +66,31 @@ def test_nodes_that_stop_together_do_not_wait_for_each_other(make_quick: Callabl
         thread.join(LIMIT_S)
     assert not any(thread.is_alive() for thread in threads)
     assert not queue.share("radar").state().nodes
+
+
+def test_a_node_that_stops_while_its_site_is_away_waits_for_one_call(
+    make_quick: Callable[..., Queue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make_quick()
+    queue.channel("radar", "wx/**", slices=8)
+    node = ProcessingNode(queue, "radar", print).start()
+    end_s = time.monotonic() + LIMIT_S
+    while not node.statistics().slices and time.monotonic() < end_s:
+        time.sleep(0.01)
+    calls: list[str] = []
+
+    def replace(name: str) -> None:
+        def call(*_: object, **__: object) -> None:
+            if threading.current_thread().name == "headrace-node" and node._stopping.is_set():
+                calls.append(name)
+            raise SiteUnreachableError("the site does not reply")
+
+        monkeypatch.setattr(f"headrace.share.share.{name}", call)
+
+    for name in ("Seat.exchange", "Seat.leave", "Share.state", "Share.drain", "Share.lead"):
+        replace(name)
+    stopping = threading.Thread(target=node.stop)
+    stopping.start()
+    stopping.join(LIMIT_S)
+    assert not stopping.is_alive()
+    assert len(calls) <= 1

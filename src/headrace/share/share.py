@@ -157,7 +157,7 @@ class Share:
         is repeated with its `instance` finds its seat.
         """
         name, number = check_node(node or default_node()), instance or new_instance()
-        varies = may_vary or not node
+        varies, dead_s = may_vary or not node, self.terms.dead_after_s
 
         def take(own: Ownership, now: Moment) -> Seat:
             seats = own.table.seats
@@ -165,8 +165,11 @@ class Share:
             if len(again):
                 return Seat(self, int(again[0]), number, seats["name"][again[0]].decode())
             chosen = _free_name(own, now, name) if varies else name
-            if _is_taken(own, now, chosen):
-                raise ShareError(f"group {self.terms.group!r} has a node {chosen!r}", "choose another name")
+            if (age_s := _age_s(own, now, chosen)) is not None:
+                raise ShareError(
+                    f"group {self.terms.group!r} has a node {chosen!r}, heard of {age_s:.1f} s ago",
+                    f"stop that node, or choose another name; if it has died, its name is free {dead_s:g} s after that",
+                )
             seat = own.join(chosen, number, now, pid=os.getpid() if pid is None else pid, user=user)
             return Seat(self, seat, number, chosen)
 
@@ -378,14 +381,18 @@ def check_node(name: str) -> str:
     return name
 
 
-def _is_taken(own: Ownership, now: Moment, name: str) -> bool:
-    return any(own.is_alive(int(seat), now) for seat in np.flatnonzero(own.table.seats["name"] == name.encode()))
+def _age_s(own: Ownership, now: Moment, name: str) -> float | None:
+    """How long ago a node of this name was heard of; None if none is alive."""
+    alive = [
+        int(seat) for seat in np.flatnonzero(own.table.seats["name"] == name.encode()) if own.is_alive(int(seat), now)
+    ]
+    return min(((now.boot_ns - int(own.table.seats["heartbeat"][seat])) / 1e9 for seat in alive), default=None)
 
 
 def _free_name(own: Ownership, now: Moment, first: str) -> str:
     stem = first.encode()[: NAME_BYTES_MAX - 5].decode(errors="ignore")
     names = (first if turn == 1 else f"{stem}.{turn}" for turn in range(1, len(own.table.seats) + 2))
-    return next(name for name in names if not _is_taken(own, now, name))
+    return next(name for name in names if _age_s(own, now, name) is None)
 
 
 def default_node() -> str:

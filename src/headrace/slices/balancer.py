@@ -97,9 +97,15 @@ class Balancer:
             self._thread.start()
         return self
 
-    def stop(self) -> None:
-        """End; a standby leads at once. Sessions that run end without a balancer."""
+    def stop(self, *, resigns: bool = True) -> None:
+        """End; a standby leads at once, unless it does not resign. Sessions that run end without a balancer."""
         self._ending.set()
+        if resigns:
+            self._resign()
+        if self._opened is not None:
+            self._opened.close()
+
+    def _resign(self) -> None:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_STOP_S)
         try:
@@ -110,8 +116,6 @@ class Balancer:
                     self._lock.release()
         except HeadraceError:  # the lease ends by itself
             pass
-        if self._opened is not None:
-            self._opened.close()
 
     def __enter__(self) -> Self:
         return self.start()

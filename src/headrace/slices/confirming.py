@@ -11,6 +11,7 @@ Not here: when to exchange besides what is due (node.py), and what the positions
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -20,12 +21,15 @@ import numpy as np
 
 from headrace.channel.worker import ErrorLog
 from headrace.errors import (
+    ChannelMissingError,
     HeadraceError,
     SeatLostError,
+    ShareError,
     ShareMissingError,
     SinkFencedError,
     SinkRefusedError,
     SinkUnavailableError,
+    SiteUnreachableError,
 )
 from headrace.share.interface import NO_MARKS, AnySeat, AnyShare, Holding, Marks, Progress, Work
 from headrace.slices.conductor import Conductor, Failure
@@ -36,6 +40,9 @@ from headrace.slices.tasks import Task, nothing_done
 CONFIRM_S, STORE_S = 0.02, 0.5  # between two confirmations, while work goes on: without and with a sink
 RESULTS_MAX = 65_536  # that wait for their sink
 RETRY_S = 0.5  # after an error of the queue or the sink
+_NAME_S = 0.1  # between two attempts to join under a name that is taken
+_BEAT_S = 0.2  # a node that is heard of so much later than before is alive
+_REMOVED = (ShareMissingError, ChannelMissingError)  # the group, or its stream, was deleted
 
 log = logging.getLogger("headrace.slices")
 
@@ -59,6 +66,7 @@ class Confirming:
         self.is_dirty = False  # there may be something to confirm
         self.is_draining = False  # the group asks the node to leave
         self.is_stuck = False  # the last attempt to store or to confirm has failed
+        self.is_away = False  # the site did not reply to a node that stops
         self._is_seated = False
         self._has_announced = False  # a product of a careful slice
         self.has_news = False  # of its slices: the next exchange comes at once
@@ -83,6 +91,31 @@ class Confirming:
         self.seen, self._is_seated, self._has_announced, self._beat_s = 0, True, False, 0.0
         log.info("node %s joined group %s of %s", self.seat.name, self._share.terms.group, self._share.terms.stream)
 
+    def join_first(self) -> None:
+        """Join. If the name is that of a node that has fallen silent, wait until that one counts as dead."""
+        end_s = time.monotonic() + self._share.terms.dead_after_s + self.beats_s
+        heard_s: float | None = None
+        while True:
+            try:
+                self.join()
+            except ShareError as error:
+                now_s = time.monotonic()
+                if type(error) is not ShareError or now_s >= end_s or self._stopping.is_set():
+                    raise
+                last_s = now_s - self._age_s()
+                if heard_s is None:
+                    heard_s = last_s
+                    log.info("node %s waits until the earlier one of its name counts as dead: %s", self._name, error)
+                elif last_s > heard_s + _BEAT_S:  # it is alive
+                    raise
+                self._stopping.wait(_NAME_S)
+            else:
+                return
+
+    def _age_s(self) -> float:
+        """How long ago another node of this name was heard of."""
+        return min((each.age_s for each in self._share.state().nodes if each.name == self._name), default=math.inf)
+
     def _rejoin(self, error: SeatLostError) -> None:
         log.warning("node %s discards what it has not confirmed, and joins again: %s", self.name, error)
         self._conductor.drop_all()
@@ -94,16 +127,17 @@ class Confirming:
             return False
         try:
             self.join()
-        except ShareMissingError:
+        except _REMOVED:
             raise
         except HeadraceError as error:
+            self.is_away = isinstance(error, SiteUnreachableError) and self._stopping.is_set()
             self.errors.add(f"node {self.name} joins again later", error)
             self._look_s = now_s + RETRY_S
         return self._is_seated
 
     def leave(self) -> None:
-        """Give the seat back."""
-        if self.seat is not None:
+        """Give the seat back, unless the site is away: the group notices."""
+        if self.seat is not None and not self.is_away:
             try:
                 self.seat.leave()
             except HeadraceError as error:
@@ -132,14 +166,15 @@ class Confirming:
         except SeatLostError as error:
             self._rejoin(error)
             return
-        except ShareMissingError:  # it was removed: nobody needs this work any more
+        except _REMOVED:  # nobody needs this work any more
             raise
         except HeadraceError as error:
+            self.is_away = isinstance(error, SiteUnreachableError) and self._stopping.is_set()
             self.errors.add(f"node {self.name} confirms later", error)
             self._confirm_s = self._beat_s = now_s + RETRY_S
             self.is_stuck = True
             return
-        self._unsent = None
+        self._unsent, self.is_away = None, False
         if confirm or release:
             pause_s = max(self._confirms_s, exchanged.pause_s)
             self._confirm_s, self.is_dirty, self.is_stuck = now_s + pause_s, False, False

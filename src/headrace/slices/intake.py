@@ -32,6 +32,7 @@ ROWS = 8192  # in one batch
 BYTES = 16 << 20
 _PAUSE_S = 0.2  # after an error
 _IDLE_S = 1.0
+_STOP_S = 2.0  # for the thread to end; a call to a site that is away may take longer, and then counts for nothing
 SPANS_MAX = 1000  # of slices in one selection, whose text a site has to accept
 _WIDE_S = 1.0  # with slices that were taken away
 _FOLLOW_S = 2.0  # without a product; after a change of slices, a site forgets the read only then
@@ -92,7 +93,7 @@ class Intake:
             self._stopped = True
             self._wake()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(_STOP_S)
 
     def _wake(self) -> None:
         self._changed.notify_all()

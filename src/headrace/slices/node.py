@@ -26,21 +26,20 @@ from typing import Literal, Self, Unpack
 
 import numpy as np
 
-from headrace.errors import HeadraceError, OptionError
+from headrace.errors import HeadraceError, ShareError, SiteUnreachableError
 from headrace.queue.interface import AnyQueue
 from headrace.remote import connect
-from headrace.selection import Selection
 from headrace.share.interface import AnyShare, Progress, ShareOptions
 from headrace.slices.balancer import Balancer
 from headrace.slices.conductor import Conductor
 from headrace.slices.confirming import RETRY_S, Confirming
-from headrace.slices.crew import Crew, Labour
+from headrace.slices.crew import Crew
 from headrace.slices.intake import Intake, Intaken
 from headrace.slices.load import LoadMeter, Metrics
+from headrace.slices.options import check_flag, check_labour, check_place, check_results, publishing
 from headrace.slices.sinks.interface import Sink
-from headrace.slices.sinks.queue import QueueSink
 from headrace.slices.tasks import Outcome, Task, Work
-from headrace.slices.workers import Worker, is_async
+from headrace.slices.workers import Worker
 from headrace.units import parse_age
 
 _LEAVE_S = 10.0  # for the balancer to move the slices of a node that stops
@@ -83,16 +82,17 @@ class ProcessingNode:
         as the balancer of its group, unless `balance` is off. The other terms are those of the group, for the first
         node that names it.
         """
-        labour = _labour(work, workers, batches, use, retry, hung_after)
-        if sink is not None and publish is not None:
-            raise OptionError("sink and publish exclude each other", "give one of them")
+        labour = check_labour(work, workers, batches, use, retry, hung_after)
+        check_place(queue, stream, name, terms)
+        check_results(sink, publish, metrics)
+        check_flag("balance", balance)
         confirm_s = None if confirm is None else parse_age(confirm, "confirm")
         self._opened = connect(queue) if isinstance(queue, str | os.PathLike) else None
         self._queue: AnyQueue = self._opened or queue  # type: ignore[assignment]
         try:
             self._share: AnyShare = self._queue.share(stream, group, **terms)
             own, feed = self._share.terms, self._share.feed
-            stored = sink if publish is None else _publishing(self._queue, feed, publish)
+            stored = sink if publish is None else publishing(self._queue, feed, publish)
         except BaseException:
             if self._opened is not None:
                 self._opened.close()
@@ -120,7 +120,9 @@ class ProcessingNode:
     # --- life -------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Work in the background."""
+        """Work in the background. A node that was stopped or has ended does not start again: make another one."""
+        if self._stopping.is_set():
+            raise ShareError("the node was stopped, or has ended", "make another one")
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="headrace-node", daemon=True)
             self._thread.start()
@@ -137,14 +139,18 @@ class ProcessingNode:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the node has ended; True if it has. An error that ended it is raised."""
-        assert self._thread is not None, "start the node first"
+        if self._thread is None:
+            raise ShareError("the node has not been started", "call start, or use it by `with`")
         has_ended = self._gone.wait(timeout)
         if self._error is not None:
             raise self._error
         return has_ended
 
     def stop(self) -> None:
-        """Finish what is in work, hand the slices over, and leave the group."""
+        """Finish what is in work, hand the slices over, and leave the group.
+
+        If the site of the queue does not reply, this takes as long as one call: the `patience` of `connect`.
+        """
         self._stopping.set()
         self._inbox.put(None)
         if self._thread is None:
@@ -179,7 +185,7 @@ class ProcessingNode:
 
     def _run(self) -> None:
         try:
-            self._confirming.join()
+            self._confirming.join_first()
             self._intake.start()
             if self._balancer is not None:
                 assert self._confirming.seat is not None
@@ -188,6 +194,8 @@ class ProcessingNode:
             while True:
                 if self._stopping.is_set():
                     self._leave()
+                    if self._is_hopeless():
+                        break
                 self._confirming.exchange()
                 if self._confirming.is_draining and (self._is_free() or self._is_hopeless()):
                     break
@@ -210,7 +218,7 @@ class ProcessingNode:
             self._stop_s = self._alone_s = now_s + _LEAVE_S
             self._confirming.is_draining = True
             self._crew.replace_none()
-        if self._ask_s <= now_s < self._alone_s:
+        if self._ask_s <= now_s < self._alone_s and not self._confirming.is_away:
             self._ask_s = now_s + RETRY_S
             if not self._ask_to_drain():
                 self._alone_s = now_s
@@ -229,6 +237,7 @@ class ProcessingNode:
             others = (node for node in state.nodes if node.seat != seat.number)
             return bool(state.leader) and any(node.is_alive and not node.draining for node in others)
         except HeadraceError as error:
+            self._confirming.is_away = isinstance(error, SiteUnreachableError)
             log.warning("node %s leaves without being drained: %s", self.name, error)
             return False
 
@@ -237,7 +246,9 @@ class ProcessingNode:
 
     def _is_hopeless(self) -> bool:
         """Whether a node that stops has waited long enough for a sink or a site that is away."""
-        if not self._confirming.is_stuck or self._stop_s is None or time.monotonic() < self._stop_s:
+        confirming = self._confirming
+        is_late = self._stop_s is not None and time.monotonic() >= self._stop_s
+        if not confirming.is_away and not (confirming.is_stuck and is_late):
             return False
         log.warning("node %s leaves without its last confirmations; other nodes repeat that work", self.name)
         return True
@@ -249,7 +260,7 @@ class ProcessingNode:
         self._crew.end()
         self._confirming.leave()
         if self._balancer is not None:
-            self._balancer.stop()
+            self._balancer.stop(resigns=not self._confirming.is_away)
         if self._opened is not None:
             self._opened.close()
 
@@ -295,31 +306,6 @@ class ProcessingNode:
             raise event
         elif event is not None:
             self._crew.finish(*event)
-
-
-def _labour(
-    work: Work, workers: int, batches: bool, use: Literal["threads", "processes"], retry: Age, hung_after: Age
-) -> Labour:
-    """The options about workers, checked."""
-    if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= 1024:
-        raise OptionError(f"workers {workers!r} is out of range", "use 1 to 1024")
-    if use not in ("threads", "processes"):
-        raise OptionError(f"use {use!r} is unknown", "choose threads or processes")
-    if not callable(work):
-        raise OptionError("work is not a function", "give a function of a product, or of a batch with batches=True")
-    if use == "processes" and is_async(work):
-        raise OptionError("a coroutine function runs in the event loop of the node", "leave `use` out")
-    return Labour(work, workers, batches, use, parse_age(retry, "retry"), parse_age(hung_after, "hung_after"))
-
-
-def _publishing(queue: AnyQueue, stream: str, feed: str) -> QueueSink:
-    """A sink for results on a feed of the queue itself, which must be outside of the stream."""
-    if Selection(stream).wants_feed(feed):
-        raise OptionError(
-            f"publish: feed {feed!r} is part of the stream {stream!r}; results would be worked on again, without end",
-            "publish on a feed outside of the stream",
-        )
-    return QueueSink(queue, feed)
 
 
 @contextmanager
