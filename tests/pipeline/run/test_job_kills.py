@@ -72,7 +72,7 @@ def judge(folder: Path, count: int) -> None:
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(10, marks=pytest.mark.timeout(600)),
+        pytest.param(5, marks=pytest.mark.timeout(600)),
         pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(3600)]),
     ],
 )
