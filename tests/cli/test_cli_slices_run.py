@@ -37,6 +37,9 @@ def slow_and_bad_once(product):
     if tried.count(product.ident) == 1:
         raise ValueError("bad")
 
+def hang(product):
+    time.sleep(1000)
+
 number = 3
 """
 
@@ -176,6 +179,22 @@ def test_a_node_that_is_told_to_end_leaves_its_group(stream: Path, start: Any, n
         out, err = process.communicate(timeout=120)
         assert (process.returncode, out, err.strip()) == (code, b"one has left: 5 products done\n", b"")
         assert share.state().nodes == []
+
+
+@pytest.mark.processes
+def test_a_node_that_is_told_to_end_twice_does_not_claim_that_it_has_left(stream: Path, start: Any) -> None:
+    process = start("slices", "run", "slices_run_work:hang", stream, "--stream", "surface", "--name", "one")
+    fill(stream, 1, "wx/a")
+    with Queue.open(stream) as queue:
+        until(lambda: "surface" in {each for each, _ in queue.shares()})
+        share = queue.share("surface")
+        until(lambda: any(node.load.in_work for node in share.state().nodes))
+        process.terminate()
+        until(lambda: share.state().nodes[0].draining)
+        process.terminate()
+        out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (143, b"")
+    assert b"one ends without leaving; its slices go to other nodes after 3" in err
 
 
 @pytest.mark.processes

@@ -21,7 +21,7 @@ from headrace.cli.options import AGE, FEED, POSITION, completes, json_option, op
 from headrace.cli.output import echo_json
 from headrace.cli.slices_idle import UNDONE_MAX, Idle, count_undone
 from headrace.errors import HeadraceError, OptionError
-from headrace.units import format_count
+from headrace.units import format_age, format_count
 
 if TYPE_CHECKING:
     from headrace.queue import AnyQueue
@@ -124,14 +124,19 @@ def run(
             queue, stream, function, group=group, use="processes" if processes else "threads", sink=stored,
             **options, **terms,
         )  # fmt: skip
-        share, undone = queue.share(stream, group, create=False), 0
+        share, undone, is_started = queue.share(stream, group, create=False), 0, False
         try:
             with one_line(as_json) as show, node:
+                is_started = True
                 _watch(node, share, timeout, show)
             undone = count_undone(queue, share)
         finally:
-            if not isinstance(sys.exception(), HeadraceError):  # whose message says enough
+            is_explained = not is_started or isinstance(sys.exception(), HeadraceError)  # whose message says enough
+            if not is_explained and _has_left(node):
                 _tell_end(node, undone, as_json)
+            elif not is_explained:
+                after = format_age(share.terms.dead_after_s)
+                warn(f"{node.name or 'the node'} ends without leaving; its slices go to other nodes after {after}")
     if undone:
         many = f"{undone:,} or more" if undone == UNDONE_MAX else format_count(undone, "product")
         warn(f"{many} not done, and no other node is alive; start a node: headrace slices run")
@@ -148,6 +153,14 @@ def _watch(node: "ProcessingNode", share: "AnyShare", timeout: float | None, sho
         if idle is not None and idle.has_ended(node.name, now, now_s):
             return
         before, before_s = now.products, now_s
+
+
+def _has_left(node: "ProcessingNode") -> bool:
+    """Whether the node has ended in order; it has not after a second signal, or if it could not join."""
+    try:
+        return node.wait(0)
+    except HeadraceError:
+        return False
 
 
 def node_line(name: str, now: "NodeStatistics", rate: float) -> str:
