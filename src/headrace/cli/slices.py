@@ -1,7 +1,8 @@
 """`headrace slices`: processing nodes that share a stream. Here: the group of commands, list, move, drain and delete.
 
 slices_run.py runs nodes and balancers, slices_status.py shows a group, slices_parked.py has the products that were
-given up, slices_plot.py draws. slices_group.py finds the group that a command means.
+given up, slices_plot.py draws. slices_group.py finds the group that a command means, slices_objects.py what is named by
+MODULE:NAME; slices_idle.py knows when a node has nothing left to do.
 
 The modules of the library are imported when a command runs: nodes need Arrow and an event loop, a help page does not.
 """

@@ -13,7 +13,7 @@ from headrace.cli.group import Command
 from headrace.cli.options import FEED, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.slices_group import group_options, name_of, open_group
-from headrace.cli.slices_run import load_object
+from headrace.cli.slices_objects import load_object
 from headrace.errors import HeadraceError, OptionError, ShareError
 from headrace.units import format_count, format_time
 

@@ -4,8 +4,6 @@ Both run until Ctrl-C or SIGTERM. A node then finishes what it has in work, hand
 signal ends it at once, and its slices move when its heartbeat is too old. On a terminal, one line shows what goes on.
 """
 
-import importlib
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +18,7 @@ from headrace.cli.group import Command
 from headrace.cli.options import AGE, FEED, POSITION, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json
 from headrace.cli.slices_idle import UNDONE_MAX, Idle, count_undone
+from headrace.cli.slices_objects import load_object, load_sink
 from headrace.errors import HeadraceError, OptionError
 from headrace.units import format_age, format_count
 
@@ -31,12 +30,6 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 Line = Callable[[str], None]  # shows a line in place of the one before
 _LOOK_S = 0.5
-_SINK_KINDS = "a sink is sqlite:FILE:TABLE, or MODULE:NAME of a sink of yours"
-_SINK_HINTS = {
-    "parquet": "a ParquetSink needs a schema: make it in a module of yours, and write MODULE:NAME; see docs/sinks.md",
-    "queue": "put results into a feed of the queue with --publish FEED; for another queue, make a QueueSink in a "
-    "module of yours, and write MODULE:NAME",
-}
 
 
 def stream_options(function: Function) -> Function:
@@ -262,48 +255,7 @@ def _follow(balancer: "Balancer", show: Line, as_json: bool) -> None:
         show(f"{now.name} {state}: {format_count(now.sessions, 'session')}, {now.slices_moved:,} moved{busiest}")
 
 
-# --- what the options name ------------------------------------------------------------------------
-
-
-def load_object(name: str, what: str) -> Any:
-    """The object `module:name`, also of a module in this directory; OptionError says what is missing."""
-    module, colon, attribute = name.partition(":")
-    if not colon or not module or not attribute:
-        raise OptionError(f"{what} {name!r} is invalid", "write MODULE:NAME, such as decode:work for work in decode.py")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        found = importlib.import_module(module)
-    except Exception as error:  # whatever a user's module raises
-        why = f"{type(error).__name__}: {error}"
-        raise OptionError(f"module {module!r} of {name!r} cannot be imported: {why}",
-                          "check its name, this directory and PYTHONPATH") from error  # fmt: skip
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            raise OptionError(f"module {module!r} has no {attribute!r}", f"define it in {found.__file__}")
-        found = getattr(found, part)
-    return found
-
-
-def load_sink(name: str) -> Any:
-    """`sqlite:FILE:TABLE`, or an object or function `module:name` that is or returns a sink."""
-    if name.startswith("sqlite:"):
-        file, colon, table = name.removeprefix("sqlite:").rpartition(":")
-        if not colon or not file or not table:
-            raise OptionError(f"sink {name!r} is invalid", "write sqlite:FILE:TABLE, such as sqlite:out.db:readings")
-        from headrace.slices import SqliteSink
-
-        return SqliteSink(file, table)
-    try:
-        found = load_object(name, "sink")
-    except OptionError as error:
-        kind = name.partition(":")[0].lower()
-        raise OptionError(error.problem, _SINK_HINTS.get(kind, f"{error.hint}; {_SINK_KINDS}")) from error
-    if not hasattr(found, "store") or isinstance(found, type):
-        found = found() if callable(found) else found
-    if not hasattr(found, "store") or not hasattr(found, "claim"):
-        raise OptionError(f"{name!r} is no sink", "name an object with claim and store, or a function that returns one")
-    return found
+# --- the line ------------------------------------------------------------------------------------
 
 
 @contextmanager
