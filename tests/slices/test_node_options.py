@@ -20,12 +20,12 @@ def queue(make_quick: Callable[..., Queue]) -> Queue:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"queue": 7}, "queue is a int"),
+        ({"queue": 7}, "queue 7 is not a queue"),
         ({"stream": None}, "stream None is not a name"),
         ({"stream": ""}, "stream '' is not a name"),
         ({"name": "a/b"}, "a/b"),
         ({"name": 7}, "name 7 is not text"),
-        ({"sink": print}, "without claim and store"),
+        ({"sink": print}, "has no claim and store"),
         ({"publish": 7}, "publish 7 is not a feed"),
         ({"metrics": {"load": 1.0}}, "metrics is not a function"),
         ({"batches": "no"}, "batches 'no' is neither True nor False"),

@@ -52,7 +52,7 @@ def _check_importable(work: Any) -> None:
 def check_place(queue: Any, stream: Any, name: Any, terms: Mapping[str, Any]) -> None:
     """Where the node works, and as whom."""
     if not isinstance(queue, str | os.PathLike) and not callable(getattr(queue, "share", None)):
-        raise OptionError(f"queue is a {type(queue).__name__}", "give a queue, its directory, or an endpoint of a site")
+        raise OptionError(f"queue {queue!r} is not a queue", "give a queue, its directory, or an endpoint of a site")
     if not isinstance(stream, str) or not stream:
         raise OptionError(f"stream {stream!r} is not a name", "give the name of a channel with slices")
     if not isinstance(name, str):
@@ -70,9 +70,7 @@ def check_results(sink: Any, publish: Any, metrics: Any) -> None:
     if sink is not None and publish is not None:
         raise OptionError("sink and publish exclude each other", "give one of them")
     if sink is not None and not all(callable(getattr(sink, each, None)) for each in ("claim", "store")):
-        raise OptionError(
-            f"sink is a {type(sink).__name__}, without claim and store", "give an object such as SqliteSink"
-        )
+        raise OptionError(f"sink {sink!r} has no claim and store", "give an object such as SqliteSink")
     if publish is not None and not isinstance(publish, str):
         raise OptionError(f"publish {publish!r} is not a feed", 'write a feed, such as "wx/derived"')
     if metrics is not None and not callable(metrics):
