@@ -162,6 +162,10 @@ class Node:
             return
         task = self.world.chance.choice(long)
         place = self.world.chance.randrange(len(task))
+        if self.world.chance.random() < 0.3:  # in a worker process, which says later what became of those before it
+            self.world.note_finished(self, task, nothing(task), range(place + 1, len(task)))
+            self.conductor.take_rest(task, place, None, self.world.time_s, 1.0)
+            return
         outcome = self.outcome_of(task)
         if any(task.slices[failed] == task.slices[place] and failed < place for failed, _ in outcome.failures):
             return  # a worker passes over the rest of a slice that has failed
@@ -282,7 +286,7 @@ class World:
         self.own._seats[node.seat]["heartbeat"] = 0
         self.time_s += 10
         for other in self.nodes:
-            if other is not node:
+            if other.seat != node.seat:  # which may be that of another node, which has not noticed yet that it lost it
                 self.own._seats[other.seat]["heartbeat"] = self.now.boot_ns
         self.own.seize(self.term, node.seat, self.now, self.head)
         if self.chance.random() < 0.5:
