@@ -387,7 +387,7 @@ def test_a_sink_that_is_away_for_a_while_costs_nothing_and_holds_no_more_than_it
 ) -> None:
     monkeypatch.setattr("headrace.slices.confirming.RESULTS_MAX", 10)
     monkeypatch.setattr("headrace.slices.confirming.RETRY_S", 0.02)
-    monkeypatch.setattr("headrace.slices.conductor.PRODUCTS_MAX", 4)
+    monkeypatch.setattr("headrace.slices.pace.PRODUCTS_MAX", 4)
     sink = FaultySink()
     node = run(text_of, sink=sink)
     until(lambda: node.statistics().slices == SLICES)

@@ -9,7 +9,6 @@ the backlog, and nothing else may begin, they are set aside: forgotten here, and
 has come later, when the slice has nothing left in the backlog.
 """
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -19,8 +18,9 @@ from headrace.product.batch import Lost
 from headrace.share.interface import NO_MARKS, Flags, Holding, Marks, Positions, Slices, Work
 from headrace.slices.backlog import FOREVER, Backlog, Portion
 from headrace.slices.intake import Intaken
+from headrace.slices.pace import Pace
 from headrace.slices.sinks.interface import Result
-from headrace.slices.tasks import PRODUCTS_MAX, TASK_S, Outcome, Task
+from headrace.slices.tasks import Outcome, Task
 
 
 class Failure(NamedTuple):
@@ -57,7 +57,7 @@ class Conductor:
         self._given_up: dict[int, Failure] = {}  # by slice: products to be parked, once all before them is confirmed
         self._in_work = np.zeros(slices, np.bool_)
         self._aside = np.zeros(slices, np.bool_)  # what comes next is not read for now
-        self._product_s = math.inf  # not known: one at a time
+        self._pace = Pace(batches)
         self._singly = 0  # products to be tried one at a time
         self._report = 0
         self.results: list[Result] = []
@@ -174,8 +174,7 @@ class Conductor:
         if self._is_careful_now(blocked):  # one product at a time, and no other in work that might end the node
             return None if self.tasks else self._begun(self.backlog.take(1, blocked | ~self.careful, self._stops()))
         blocked |= self.careful
-        count = 1 if self._singly else max(1, min(PRODUCTS_MAX, int(TASK_S / self._product_s)))
-        taken = self.backlog.take(count, blocked, self._stops())
+        taken = self.backlog.take(1 if self._singly else self._pace.count, blocked, self._stops())
         return self._begun(taken) if taken else None
 
     def _is_careful_now(self, blocked: Flags) -> bool:
@@ -265,10 +264,8 @@ class Conductor:
 
     def _note_work(self, task: Task, outcome: Outcome, done: Flags) -> None:
         spent = outcome.busy_ns
-        if done.any():
-            each_s = float(spent[done].mean()) / 1e9
-            before_s = each_s if math.isinf(self._product_s) else self._product_s
-            self._product_s = max(each_s, before_s / 2, 1e-7)  # the first may have been slow: it loaded something
+        if not self._singly:
+            self._pace.note(int(np.count_nonzero(done)), len(task.portions), float(spent[done].sum()) / 1e9)
         np.add.at(self._products, task.slices[done], np.uint64(1))
         np.add.at(self._busy_ns, task.slices, np.maximum(spent, task.told_ns) - task.told_ns)
         self.done += int(np.count_nonzero(done))
