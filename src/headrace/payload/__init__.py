@@ -1,0 +1,1 @@
+"""In what shape: compression and fragments."""

@@ -1,0 +1,1 @@
+"""When: the clock, the release buffer, the pacer, replay."""
