@@ -24,6 +24,9 @@ FAULTS: Final[dict[int, str]]
 CODES: Final[dict[str, int]]
 # layout.pxi explains each of these
 FORMAT_VERSION: Final[int]
+SEGMENT_VERSION: Final[int]
+RECORD_PLAIN: Final[int]
+RECORD_WITH_OPTIONS: Final[int]
 RECORD_MAGIC: Final[int]
 RECORD_HEADER: Final[int]
 SEGMENT_HEADER: Final[int]
@@ -64,7 +67,20 @@ ROW_EXPIRES: Final[int]
 ROW_SIGNED: Final[int]
 ROW_CONTINUES: Final[int]
 ROW_REVISION: Final[int]
+ROW_OPTIONS: Final[int]
 ROW_HIDDEN: Final[int]
+
+OPTION_BOUND: Final[int]
+OPTION_REPLAY: Final[int]
+OPTION_HOPS: Final[int]
+OPTION_SIGNED: Final[int]
+OPTION_COMPRESSION: Final[int]
+OPTION_FRAGMENT: Final[int]
+OPTIONS_BYTES_MAX: Final[int]
+
+CLOCK_NONE: Final[int]
+CLOCK_SYSTEM: Final[int]
+CLOCK_NTP: Final[int]
 
 SIGNATURE_NONE: Final[int]
 SIGNATURE_BLAKE3: Final[int]
@@ -82,6 +98,7 @@ STATE_READY: Final[int]
 STATE_RECOVERING: Final[int]
 
 CONTROL_BYTES: Final[int]
+CONTROL_BYTES_1: Final[int]
 SEQUENCE_LEAP: Final[int]
 
 CHAIN_VERSION: Final[int]
@@ -281,9 +298,11 @@ class Log:
         origin: str | None,
         origin_sequence: int,
         previous: int,
+        options: bytes | None,
         now_ns: int,
         boot_ns: int,
         assigned: int = 0,
+        content: Buffer | None = None,
     ) -> int: ...
     def put_plain(
         self, payload: Buffer, feed: str, ident: str, facts: Mapping[str, Any], slice: int | None = None
@@ -310,13 +329,41 @@ class Log:
         origins: str | list[str] | None,
         origin_sequences: _U64 | None,
         previous: _U64 | None,
+        options: bytes | list[bytes | None] | None,
         now_ns: int,
         boot_ns: int,
         assigned: int = 0,
+        contents: Sequence[Buffer | None] | None = None,
     ) -> tuple[int, int, list[int] | None]: ...
     def put_records(
-        self, rows: Rows, mask: _U8 | None, now_ns: int, boot_ns: int, slices: _U16 | None = None, assigned: int = 0
+        self,
+        rows: Rows,
+        mask: _U8 | None,
+        now_ns: int,
+        boot_ns: int,
+        slices: _U16 | None = None,
+        assigned: int = 0,
+        passed_on: bool = False,
     ) -> tuple[int, int, list[int] | None]: ...
+
+    # time
+    def now_ns(self) -> int: ...
+    def now_and_bound(self) -> tuple[int, int]: ...
+    def clock(self) -> dict[str, int] | None: ...
+    def set_clock(
+        self,
+        boot_ns: int,
+        utc_ns: int,
+        rate_ppb: int,
+        then_ppb: int,
+        until_boot_ns: int,
+        bound_ns: int,
+        drift_ppb: int,
+        source: int,
+        offset_ns: int,
+        back: bool = False,
+    ) -> None: ...
+    def clear_clock(self) -> None: ...
 
     # read
     def rows(self) -> Rows: ...
@@ -409,6 +456,7 @@ class Rows:
     def products(self, names: Sequence[str]) -> RowProducts: ...
     def ident(self, place: int) -> str: ...
     def properties(self, place: int) -> _Bytes: ...
+    def options(self, place: int) -> _Bytes: ...
     def record(self, place: int) -> _Bytes: ...
     def gather_records(self, places: _U32 | None = None) -> _Bytes: ...
     def gather_idents(self, begin: int = 0) -> tuple[_Bytes, _Bytes]: ...
@@ -457,6 +505,7 @@ class Mapped:
 # system
 def arm_failpoint(name: str, passes: int = 1) -> None: ...
 def check_payload(payload: Any) -> None: ...
+def check_options(block: bytes) -> None: ...
 def reach_failpoint(name: str) -> None: ...
 def fail_allocation(passes: int) -> bool: ...
 

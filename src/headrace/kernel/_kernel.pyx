@@ -12,6 +12,8 @@ One extension module in several files, in the order in which they build on each 
     log/place       whether the queue is still where it was opened
     log/dedup       the duplicate table
     log/segment     segments are added and evicted; recovery after the death of a writer
+    log/clock       the time of the site
+    log/options     what few products carry besides
     log/append      records, rows, commit
     log/gates       stations that make writers wait
     log/slices      channels that cut their stream into slices
@@ -49,6 +51,8 @@ include "log/store.pxi"
 include "log/place.pxi"
 include "log/dedup.pxi"
 include "log/segment.pxi"
+include "log/clock.pxi"
+include "log/options.pxi"
 include "log/append.pxi"
 include "log/gates.pxi"
 include "log/slices.pxi"

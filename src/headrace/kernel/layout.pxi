@@ -5,14 +5,14 @@
 # nanoseconds since 1970 (UTC) unless they are called `boot`, which counts nanoseconds since the machine started and
 # never jumps.
 #
-#   record   one product, self-contained: header, feed, origin, ident, properties, [expiry], pad, payload
+#   record   one product, self-contained: header, feed, origin, ident, properties, [expiry], [options], pad, payload
 #   row      32 bytes about one product: what scans need, and what only this queue knows of it
 #   segment  one file:  [header 256 B | records -->            <-- rows]
 #   control  one file: lock, head, directory of segments, counters, attached processes
 #   chain    one file: stations in series or groups, their consumers, and a slot for each product in hand
 
 from libc.stdint cimport (
-    int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t,
+    int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t,
 )
 
 cdef extern from "<pthread.h>" nogil:
@@ -22,7 +22,10 @@ cdef extern from "<pthread.h>" nogil:
         pass
 
 cpdef enum:
-    FORMAT_VERSION = 1
+    FORMAT_VERSION = 2               # of the control file
+    SEGMENT_VERSION = 1
+    RECORD_PLAIN = 1                 # version of a record without options
+    RECORD_WITH_OPTIONS = 2
     RECORD_MAGIC = 0x5248            # the bytes "HR"
     RECORD_HEADER = 56
     SEGMENT_HEADER = 256
@@ -68,7 +71,22 @@ cpdef enum:                           # row flags
     ROW_SIGNED = 8
     ROW_CONTINUES = 16               # its batch continues in the next row
     ROW_REVISION = 32                # another payload of an earlier product, for the stations behind
+    ROW_OPTIONS = 64                 # the record has options
     ROW_HIDDEN = 35                  # deleted, damaged or a revision: readers of the log skip it
+
+cpdef enum:                           # types of options of a record; headrace/product/options.py says what they mean
+    OPTION_BOUND = 1
+    OPTION_REPLAY = 2
+    OPTION_HOPS = 3
+    OPTION_SIGNED = 4
+    OPTION_COMPRESSION = 128         # from here on: without knowing the option, nobody understands the payload
+    OPTION_FRAGMENT = 129
+    OPTIONS_BYTES_MAX = 4096
+
+cpdef enum:                           # clock.source
+    CLOCK_NONE = 0
+    CLOCK_SYSTEM = 1
+    CLOCK_NTP = 2
 
 cpdef enum:                           # how a signature was made
     SIGNATURE_NONE = 0
@@ -170,6 +188,18 @@ cdef struct Name:                    # 320 bytes: a feed or an origin, known by 
     uint64_t spare[4]
     char text[256]
 
+cdef struct Clock:                   # 64 bytes: how time since the machine started becomes UTC
+    uint64_t boot_ns                 # one moment in both clocks
+    uint64_t utc_ns
+    int32_t rate_ppb                 # how much faster than boot time UTC runs, until `until_boot_ns`
+    int32_t then_ppb                 # and from then on
+    uint64_t until_boot_ns
+    uint64_t bound_ns                # how far from the truth it may be at that moment
+    uint32_t drift_ppb               # by how much the bound grows with time
+    uint32_t source
+    int64_t offset_ns                # UTC minus the clock of the system, when the words were written
+    uint64_t reserved
+
 cdef struct Control:
     # --- written at creation, by resize, and by recovery
     char magic[8]                    # "HRCONTRL"
@@ -234,6 +264,10 @@ cdef struct Control:
     Sample samples[SAMPLES]
     Attachment attachments[ATTACHMENTS_MAX]
     Entry directory[SEGMENTS_MAX]
+    # --- the clock of the site; clock.pxi says how the two are used in turn
+    uint64_t clock_turn              # 0: no clock has been set; otherwise its lowest bit says which one counts
+    uint64_t gap7[7]
+    Clock clocks[2]
 
 cdef struct Bucket:                  # one cache line: 8 x (16-bit tag, low 48 bits of a sequence)
     uint64_t slots[8]
@@ -396,6 +430,7 @@ cdef struct ChainHeader:             # 1024 bytes, then members, consumers, slot
 # --- for Python, which types none of these numbers again; enums that say cpdef are exported as well ---
 
 CONTROL_BYTES = sizeof(Control)
+CONTROL_BYTES_1 = sizeof(Control) - 64 - 2 * sizeof(Clock)   # in version 1, which had no clock
 SEQUENCE_LEAP = 1 << 32              # a leap keeps the low 32 bits, which rows hold
 CONSUMER_BYTES = sizeof(Consumer)
 CONSUMER_LOCKS_AT = 1 << 40          # byte of a chain file that consumer 0 locks; far behind its end, never written

@@ -189,7 +189,8 @@ cdef enum:
     FAIL_REBUILT = 23
     FAIL_REVISED = 24
     FAIL_PARKED = 25
-    FAIL_OTHER = 26
+    FAIL_CLOCK = 26
+    FAIL_OTHER = 27
 
 FAILPOINTS = {
     "append:record-written": FAIL_RECORD,
@@ -217,6 +218,7 @@ FAILPOINTS = {
     "chain:rebuilt": FAIL_REBUILT,
     "chain:revised": FAIL_REVISED,
     "chain:parked": FAIL_PARKED,
+    "clock:words-written": FAIL_CLOCK,
 }
 
 cdef int armed_point = FAIL_NEVER

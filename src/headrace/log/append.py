@@ -123,7 +123,8 @@ def _put_in_full(log: "Log", payload: Any, feed: str, ident: str, facts: Put, as
     slice_, number = (facts.slice, 0) if assigned is None else (int(assigned.slices[0]), assigned.number)
     return log.kernel.put(
         payload, feed, ident, facts.created, facts.priority, facts.expires_ns(now_ns), facts.properties or None,
-        slice_, facts.signature, facts.origin, facts.origin_sequence, facts.previous, now_ns, boot_ns, number,
+        slice_, facts.signature, facts.origin, facts.origin_sequence, facts.previous, facts.options or None, now_ns,
+        boot_ns, number,
     )  # fmt: skip
 
 
@@ -211,8 +212,13 @@ def _append_many(
     return Receipt(len(held), stored, first, None if outcomes is None else tuple(outcomes))
 
 
-def put_batch(log: "Log", batch: Batch, keep: Any = None, timeout: Timeout = None) -> Receipt:
-    """Store products of another queue as they are, as one. `Queue.put_batch` explains."""
+def put_batch(
+    log: "Log", batch: Batch, keep: Any = None, timeout: Timeout = None, *, passed_on: bool = False
+) -> Receipt:
+    """Store products of another queue as they are, as one. `Queue.put_batch` explains.
+
+    `passed_on`: another site has passed them on, so that they may be passed on once less.
+    """
     log.check_open(always=False)
     if not log.is_writing:
         log.begin_writing()
@@ -222,7 +228,7 @@ def put_batch(log: "Log", batch: Batch, keep: Any = None, timeout: Timeout = Non
     while True:
         try:
             slices, number = (None, 0) if assigned is None else (assigned.slices, assigned.number)
-            first, stored, outcomes = log.kernel.put_records(rows, mask, *log.now(), slices, number)
+            first, stored, outcomes = log.kernel.put_records(rows, mask, *log.now(), slices, number, passed_on)
             break
         except kernel.KernelError as error:
             log.check_open()

@@ -18,7 +18,7 @@ from pathlib import Path
 from headrace.errors import QueueBusyError, QueueDamagedError
 from headrace.kernel import _kernel as kernel
 from headrace.log.config import QueueConfig, read_config, upgrade_config
-from headrace.log.directory import check_control, check_path, check_sanity, learn_names, open_checked
+from headrace.log.directory import check_control, check_path, check_sanity, learn_names, open_checked, upgrade_control
 from headrace.log.explain import REPAIR, explain, explain_os_error
 from headrace.log.locks import lock_file
 from headrace.log.recovery import settle
@@ -51,6 +51,7 @@ def attach(path: Path, storage: Storage, residents: Sequence[Resident]) -> Attac
         try:
             alone = _is_alone(presence)
             if _is_same(presence, path / "control"):
+                upgrade_control(path, presence, alone=alone)
                 check_control(path, config, presence)
                 log = open_checked(path)
                 if alone:

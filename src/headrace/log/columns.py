@@ -22,9 +22,20 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import InvalidError, OptionError, PayloadError
+from headrace.product.options import Options, check_options
 from headrace.product.product import NO_SLICE, PRIORITY_DEFAULT, PRIORITY_MAX, SLICE_MAX
 from headrace.product.properties import PropertyValue, check_block, encode_properties
-from headrace.product.put import SEQUENCE_MAX, SIGNATURE_BYTES, Put, check_expiry, check_origin, expiry_of, signature_of
+from headrace.product.put import (
+    SEQUENCE_MAX,
+    SIGNATURE_BYTES,
+    Put,
+    check_bound,
+    check_expiry,
+    check_origin,
+    expiry_of,
+    options_block,
+    signature_of,
+)
 from headrace.units import parse_time
 
 
@@ -65,6 +76,7 @@ class PutColumns(TypedDict, total=False):
     origin: Texts | None
     origin_sequence: Numbers | None
     previous: Numbers | None
+    options: Options | Iterable[Options | None] | None
 
 
 class Columns(msgspec.Struct, frozen=True):
@@ -93,6 +105,7 @@ def columns_of(count: int, feed: Texts, ident: Texts, facts: PutColumns) -> Colu
             raise TypeError(f"put_many() got an unexpected keyword argument {name!r}")
         if value is not None:
             made[name] = _COLUMNS[name](value, count)
+    _check_bounds(made)
     return Columns(text_column(feed, count, "feed"), text_column(ident, count, "ident"), made)
 
 
@@ -134,6 +147,8 @@ def unpacked(count: int, feed: str | list[str], ident: str | list[str], facts: M
             made[name] = _number_column_of(value, count, name)
         elif name == "properties":
             made[name] = _checked_blocks(value, count)
+        elif name == "options":
+            made[name] = _checked_options(value, count)
         elif (
             (name == "signature" and isinstance(value, list))
             or name == "origin"
@@ -142,6 +157,7 @@ def unpacked(count: int, feed: str | list[str], ident: str | list[str], facts: M
             made[name] = _COLUMNS[name](value, count)
         else:
             raise InvalidError(f"{name} is a {type(value).__name__}", "send a column")
+    _check_bounds(made)
     return Columns(text_column(feed, count, "feed"), text_column(ident, count, "ident"), made)
 
 
@@ -164,6 +180,23 @@ def _checked_blocks(blocks: Any, count: int) -> bytes | list[bytes]:
         raise InvalidError("properties are not encoded", "send one block, or one for each product")
     _check_length(blocks, count, "properties")
     return [check_block(block) for block in blocks]
+
+
+def _checked_options(blocks: Any, count: int) -> bytes | list[bytes | None]:
+    if isinstance(blocks, bytes):
+        return check_options(blocks)
+    if not isinstance(blocks, list) or not all(block is None or isinstance(block, bytes) for block in blocks):
+        raise InvalidError("options are not encoded", "send one block, or one for each product")
+    _check_length(blocks, count, "options")
+    return [None if block is None else check_options(block) for block in blocks]
+
+
+def _check_bounds(facts: Mapping[str, Any]) -> None:
+    """OptionError if a product has the error bound of a time stamp that it does not bring with it."""
+    blocks = facts.get("options", ())
+    for block in (blocks,) if isinstance(blocks, bytes) else blocks:
+        if block and "created" not in facts:
+            check_bound(None, block)
 
 
 # --- payloads, texts and numbers ---------------------------------------------------------------------
@@ -339,6 +372,15 @@ def _properties(properties: Any, count: int) -> bytes | list[bytes] | None:
     return column
 
 
+def _options(options: Any, count: int) -> bytes | list[bytes | None]:
+    """Blocks of options: one for all, or a list of `count`."""
+    if isinstance(options, Options):
+        return options_block(options)
+    column = [None if one is None else options_block(one) for one in options]
+    _check_length(column, count, "options")
+    return column
+
+
 def _signature(signatures: Any, count: int) -> list[bytes | None]:
     column = signatures.to_pylist() if hasattr(signatures, "to_pylist") else list(signatures)
     _check_length(column, count, "signature")
@@ -368,6 +410,7 @@ _COLUMNS: dict[str, Callable[[Any, int], Any]] = {
     "origin": _origin,
     "origin_sequence": lambda sequences, count: _sequences(sequences, count, "origin_sequence"),
     "previous": lambda sequences, count: _sequences(sequences, count, "previous"),
+    "options": _options,
 }
 
 

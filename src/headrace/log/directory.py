@@ -190,6 +190,22 @@ def learn_names(path: Path, log: kernel.Log) -> None:
         raise QueueDamagedError(f"{path / 'names'} is cut short or altered", REPAIR.format(path=path)) from None
 
 
+def upgrade_control(path: Path, descriptor: int, *, alone: bool) -> None:
+    """Bring a control file of version 1, which had no clock, to version 2; QueueVersionError unless `alone`."""
+    start = os.pread(descriptor, 64, 0)
+    magic, version, _ = kernel.read_control_start(start.ljust(64, b"\0"))
+    size = os.fstat(descriptor).st_size
+    if magic != b"HRCONTRL" or version != 1 or size not in (kernel.CONTROL_BYTES_1, kernel.CONTROL_BYTES):
+        return
+    if not alone:
+        raise QueueVersionError(
+            f"{path} is in use by programs of an older Headrace", "end them; then the queue is upgraded as it is opened"
+        )
+    os.posix_fallocate(descriptor, 0, kernel.CONTROL_BYTES)
+    os.pwrite(descriptor, bytes(kernel.CONTROL_BYTES - kernel.CONTROL_BYTES_1), kernel.CONTROL_BYTES_1)
+    os.pwrite(descriptor, kernel.FORMAT_VERSION.to_bytes(4, "little"), len(magic))
+
+
 def check_control(path: Path, config: QueueConfig, descriptor: int) -> None:
     """The control file must be complete, of a known format, and of this queue."""
     file = path / "control"

@@ -53,6 +53,8 @@ def settle(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage, r
         resident.validate(path)
     log.set_state(state=kernel.STATE_RECOVERING)
     kernel.reset_locks(log)
+    if not same_start:
+        log.clear_clock()  # it counts from the start of the machine
     log.set_state(size_bytes=config.size, age_ns=config.age_ns)
     if continued:
         kernel.take_back(log)

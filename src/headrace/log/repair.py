@@ -24,6 +24,7 @@ from headrace.log.directory import (
     is_continued,
     learn_names,
     open_log,
+    upgrade_control,
 )
 from headrace.log.explain import segment_path
 from headrace.log.recovery import (
@@ -94,6 +95,7 @@ def _repair_control(path: Path, config: QueueConfig, done: list[str]) -> bool:
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
         try:
+            upgrade_control(path, descriptor, alone=True)
             check_control(path, config, descriptor)
         finally:
             os.close(descriptor)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from headrace.product.options import NO_OPTIONS, Options
 from headrace.product.properties import NO_PROPERTIES, PropertyValue
 
 IDENT_BYTES_MAX = 1024
@@ -46,6 +47,7 @@ class Product(ABC):
     expiry_ns: int | None  # readers skip it from then on
     slice: int | None
     properties: Mapping[str, PropertyValue]
+    options: Options  # what Headrace itself reads; most products have none
 
     @property
     def size(self) -> int:
@@ -66,6 +68,16 @@ class Product(ABC):
     def expiry(self) -> datetime | None:
         """When it expires, in UTC, to the microsecond; None: never."""
         return None if self.expiry_ns is None else utc(self.expiry_ns)
+
+    @property
+    def bound_ns(self) -> int | None:
+        """How far `created_ns` may be from the truth; None if that is not known."""
+        return self.options.bound_us * 1000 or None
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether a replay put it: then it was created long before."""
+        return self.options.replay is not None
 
     def copy(self) -> "Product":
         """The same product with a payload of its own, which does not keep the queue's memory."""
@@ -105,6 +117,7 @@ class MadeProduct(Product):
     expiry_ns: int | None = None
     slice: int | None = None
     properties: Mapping[str, PropertyValue] = field(default_factory=lambda: NO_PROPERTIES)
+    options: Options = NO_OPTIONS
 
 
 FIELDS = tuple(each.name for each in fields(MadeProduct))
@@ -118,7 +131,7 @@ def utc(nanoseconds: int) -> datetime:
 def values_of(product: Product) -> tuple[Any, ...]:
     """What `restore` makes the product from again; all of it can be pickled."""
     values = [getattr(product, name) for name in FIELDS]
-    values[2], values[-1] = bytes(values[2]), dict(values[-1])
+    values[2], values[-2] = bytes(values[2]), dict(values[-2])
     return tuple(values)
 
 
@@ -153,5 +166,6 @@ def html_of(product: Product) -> str:
         ("feed", product.feed), ("ident", product.ident or None), ("created", product.created),
         ("inserted", product.inserted), ("expiry", product.expiry), ("origin", product.origin),
         ("priority", product.priority), ("slice", product.slice), ("properties", properties or None),
+        ("options", None if product.options is NO_OPTIONS else product.options),
         ("size", f"{product.size:,} bytes"), ("payload", payload_text(product.payload)),
     ])  # fmt: skip

@@ -20,6 +20,8 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 
 from headrace.errors import OptionError
+from headrace.product.options import BLOCK_BYTES_MAX as OPTIONS_BYTES_MAX
+from headrace.product.options import Options, check_options, encode_options
 from headrace.product.product import NO_SLICE, PRIORITY_DEFAULT, PRIORITY_MAX, SLICE_MAX
 from headrace.product.properties import BLOCK_BYTES_MAX, PropertyValue, check_block, encode_properties
 from headrace.units import parse_age, parse_time
@@ -45,6 +47,7 @@ class OtherFacts(TypedDict, total=False):
     origin: str | None
     origin_sequence: int | None
     previous: int | None
+    options: Options | None
 
 
 class PutFacts(OtherFacts, total=False):
@@ -65,6 +68,7 @@ class Put(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unkn
     origin: Annotated[str, msgspec.Meta(max_length=ORIGIN_BYTES_MAX)] | None = None  # None: the queue's own
     origin_sequence: _Number = 0  # 0: the sequence that the queue gives
     previous: _Number = 0  # 0: unknown
+    options: Annotated[bytes, msgspec.Meta(max_length=OPTIONS_BYTES_MAX)] = b""  # encoded (options.py)
 
     def expires_ns(self, now_ns: int) -> int:
         """When the product expires if it is stored at `now_ns` (0: the machine's time); 0 never."""
@@ -83,7 +87,10 @@ def put_of(facts: PutFacts) -> Put:
         for name, value in facts.items():  # faster than a comprehension, and this is a hot path
             if value is not None:
                 made[name] = _CHECKS[name](value)
-        return Put(**made)
+        put = Put(**made)
+        if put.options:
+            check_bound(put.created, put.options)
+        return put
     except KeyError:
         for name in facts.keys() - _CHECKS.keys():
             raise TypeError(f"put() got an unexpected keyword argument {name!r}") from None
@@ -100,6 +107,8 @@ def checked(put: Put) -> Put:
     if isinstance(put.expiry, str):
         expiry_of(put.expiry, 0)
     check_block(put.properties)
+    check_options(put.options)
+    check_bound(put.created, put.options)
     return put
 
 
@@ -179,6 +188,19 @@ def check_origin(origin: str) -> str:
     return origin
 
 
+def options_block(options: Any) -> bytes:
+    """The options, encoded."""
+    if not isinstance(options, Options):
+        raise OptionError(f"options {options!r} are not Options", "give headrace.product.options.Options(…)")
+    return encode_options(options)
+
+
+def check_bound(created: Any, options: bytes) -> None:
+    """OptionError if options have the error bound of a time stamp that the queue itself will give."""
+    if options[:1] == b"\1" and (created is None or (isinstance(created, int) and created == 0)):
+        raise OptionError("a bound came without the time of creation", "give both, or neither")
+
+
 def _created(when: Any) -> int:
     return parse_time(when, "created") or 1
 
@@ -193,4 +215,5 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "origin": check_origin,
     "origin_sequence": sequence_of,
     "previous": sequence_of,
+    "options": options_block,
 }

@@ -203,7 +203,7 @@ cdef class Chain:
         self.lock()
         if self.header.position == start and lost_last >= start:
             self.header.lost_products += lost_last + 1 - start
-            self.header.lost_ns = clock_ns(CLOCK_REALTIME)
+            self.header.lost_ns = site_now(self.log.store.control)
             self.header.lost_first = start
             self.header.lost_last = lost_last
             store64(&self.header.position, lost_last + 1)

@@ -224,7 +224,7 @@ cdef void skip_to(Store *store, ChainHeader *chain, uint64_t held) noexcept nogi
     cdef uint64_t oldest = load64(&store.control.oldest)
     if chain.position < oldest:
         chain.lost_products += <uint32_t>(oldest - chain.position)    # without leaps, which are 2**32 each
-        chain.lost_ns = clock_ns(CLOCK_REALTIME)
+        chain.lost_ns = site_now(store.control)
         chain.lost_first = chain.position
         chain.lost_last = oldest - 1
     store64(&chain.position, held)

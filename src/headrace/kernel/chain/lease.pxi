@@ -100,7 +100,7 @@ cdef int try_get(Chain chain, uint32_t number, uint64_t epoch, uint32_t limit, u
         return outcome
     outcome = chain.conduct_if_current()
     if outcome == 0:
-        outcome = take_leases(header, number, epoch, limit, now_ns if now_ns else clock_ns(CLOCK_REALTIME), leases)
+        outcome = take_leases(header, number, epoch, limit, now_ns if now_ns else site_now(chain.log.store.control), leases)
     half_empty = member.waiting * 2 <= member.capacity
     unlock_chain(header)
     if half_empty:
@@ -376,6 +376,9 @@ cdef list append_revisions(Log log, Rows rows, const uint32_t[::1] places, list 
             items[i].feed, items[i].origin = ref.feed, ref.origin
             items[i].ident, items[i].ident_bytes = text, ref.ident_bytes
             items[i].properties, items[i].properties_bytes = text + ref.ident_bytes, ref.properties_bytes
+            items[i].options = options_of(ref)
+            items[i].options_bytes = <uint16_t>options_before(
+                <const uint8_t *>items[i].options, ref.options_bytes, OPTION_SIGNED)
             items[i].created_ns, items[i].expires_ns = ref.created_ns, ref.expires_ns
             items[i].origin_sequence = ref.origin_sequence
             items[i].previous = ref.previous

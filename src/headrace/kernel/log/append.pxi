@@ -8,6 +8,7 @@ cdef struct Item:                    # one product on its way into the log
     const char *payload
     const char *ident
     const char *properties
+    const char *options              # entries, without a length in front
     uint64_t payload_bytes
     uint64_t created_ns
     uint64_t expires_ns              # 0 = never
@@ -20,6 +21,8 @@ cdef struct Item:                    # one product on its way into the log
     uint16_t slice
     uint16_t ident_bytes
     uint16_t properties_bytes
+    uint16_t options_bytes
+    uint32_t bound_us                # of the time stamp that the log gives it; 0 unknown
     uint8_t priority
     uint8_t kind
     uint8_t duplicate
@@ -27,6 +30,7 @@ cdef struct Item:                    # one product on its way into the log
     uint8_t revision                 # another payload of an earlier product; passes all gates
     uint8_t carried                  # its slice was given where it was first put, not by this caller
     uint8_t spread                   # it lacks what the function that assigns slices needs
+    uint8_t passed_on                # by another site: its hops fall by one
     uint8_t signature[16]
 
 cdef enum:
@@ -37,14 +41,7 @@ cdef enum:
 cdef bint wide = is_wide()
 
 
-cdef inline uint64_t body_offset(Record *record) noexcept nogil:
-    """Where the payload begins in the record."""
-    return rounded(<uint64_t>RECORD_HEADER + record.feed_bytes + record.origin_bytes
-                   + record.ident_bytes + record.properties_bytes
-                   + (8 if record.flags & RECORD_EXPIRES else 0), 8)
-
-
-cdef inline uint64_t record_bytes(Record *record) noexcept nogil:
+cdef inline uint64_t record_bytes(const Record *record) noexcept nogil:
     return body_offset(record) + record.payload_bytes
 
 
@@ -78,14 +75,34 @@ cdef uint32_t copy_and_sum(char *record, const char *payload, uint64_t body, uin
     return <uint32_t>XXH3_64bits_digest(&state) ^ (<uint32_t *>record)[0]
 
 
+cdef inline uint64_t section_bytes(Item *item) noexcept nogil:
+    """Bytes of the options of an item, with the length in front; 0 without options."""
+    cdef uint64_t size = item.options_bytes + (BOUND_ENTRY if item.bound_us else 0)
+    return size + OPTIONS_HEAD if size else 0
+
+
 cdef inline uint64_t item_stride(Store *store, Item *item) noexcept nogil:
     """Bytes that the item's record takes in a segment."""
     if item.record != NULL:
         return rounded(item.payload - item.record + item.payload_bytes, 8)
     return rounded(rounded(<uint64_t>RECORD_HEADER + name_of(store, item.feed).bytes
                            + name_of(store, item.origin).bytes + item.ident_bytes
-                           + item.properties_bytes + (8 if item.expires_ns else 0), 8)
+                           + item.properties_bytes + (8 if item.expires_ns else 0) + section_bytes(item), 8)
                    + item.payload_bytes, 8)
+
+
+cdef char *write_options(char *text, Item *item) noexcept nogil:
+    """Write the options of an item that has some; where they end."""
+    cdef uint16_t size = <uint16_t>(section_bytes(item) - OPTIONS_HEAD)
+    memcpy(text, &size, OPTIONS_HEAD)
+    text += OPTIONS_HEAD
+    if item.bound_us:
+        text[0], text[1] = OPTION_BOUND, 4
+        memcpy(text + OPTION_HEAD, &item.bound_us, 4)
+        text += BOUND_ENTRY
+    if item.options_bytes:
+        memcpy(text, item.options, item.options_bytes)
+    return text + item.options_bytes
 
 
 cdef void write_record(Store *store, char *where, Item *item, uint64_t sequence) noexcept nogil:
@@ -96,7 +113,7 @@ cdef void write_record(Store *store, char *where, Item *item, uint64_t sequence)
     cdef char *text = where + RECORD_HEADER
     cdef uint64_t body
     record.magic = RECORD_MAGIC
-    record.version = FORMAT_VERSION
+    record.version = RECORD_WITH_OPTIONS if section_bytes(item) else RECORD_PLAIN
     record.flags = (item.priority | (item.kind << 3) | (RECORD_EXPIRES if item.expires_ns else 0)
                     | (RECORD_REVISION if item.revision else 0))
     record.payload_bytes = <uint32_t>item.payload_bytes
@@ -126,6 +143,8 @@ cdef void write_record(Store *store, char *where, Item *item, uint64_t sequence)
     if item.expires_ns:
         memcpy(text, &item.expires_ns, 8)
         text += 8
+    if record.version == RECORD_WITH_OPTIONS:
+        text = write_options(text, item)
     body = rounded(text - where, 8)
     memset(text, 0, body - (text - where))
     if item.payload_bytes > 4 * COPY_CHUNK:
@@ -135,11 +154,25 @@ cdef void write_record(Store *store, char *where, Item *item, uint64_t sequence)
         record.checksum = record_checksum(where, body + item.payload_bytes)
 
 
+cdef bint take_hop(Record *record) noexcept nogil:
+    """Reduce by one how often the record may be passed on; False if it does not say."""
+    cdef uint8_t *block = <uint8_t *>record + options_offset(record) + OPTIONS_HEAD
+    cdef uint8_t *hops
+    if record.version != RECORD_WITH_OPTIONS:
+        return False
+    hops = <uint8_t *>find_option(block, options_bytes(record), OPTION_HOPS)
+    if hops == NULL or hops[0] == 0:
+        return False
+    hops[0] -= 1
+    return True
+
+
 cdef bint copy_record(char *where, Item *item) noexcept nogil:
     """Copy an item that is a record; False if its checksum is wrong. Signature and slice may be those of this queue."""
     cdef Record *record = <Record *>where
     cdef uint64_t body = item.payload - item.record
     cdef uint8_t flags
+    cdef bint changed
     cdef uint32_t checksum
     if item.payload_bytes > 4 * COPY_CHUNK:
         memcpy(where, item.record, body)
@@ -150,7 +183,8 @@ cdef bint copy_record(char *where, Item *item) noexcept nogil:
     if checksum != record.checksum:
         return False
     flags = (record.flags & ~RECORD_KIND) | (item.kind << 3)
-    if flags != record.flags or record.slice != item.slice:
+    changed = item.passed_on and take_hop(record)
+    if changed or flags != record.flags or record.slice != item.slice:
         record.flags, record.slice = flags, item.slice
         memcpy(record.signature, item.signature, 16)
         record.checksum = record_checksum(where, body + item.payload_bytes)
@@ -162,7 +196,8 @@ cdef inline void write_row(Row *row, Item *item, uint64_t offset, uint64_t seque
     """The fields of layout.pxi, composed in four words."""
     cdef uint64_t *words = <uint64_t *>row
     cdef uint64_t flags = ((ROW_EXPIRES if item.expires_ns else 0) | (ROW_SIGNED if item.kind else 0)
-                           | (ROW_CONTINUES if item.continues else 0) | (ROW_REVISION if item.revision else 0))
+                           | (ROW_CONTINUES if item.continues else 0) | (ROW_REVISION if item.revision else 0)
+                           | (ROW_OPTIONS if item.options_bytes or item.bound_us else 0))
     cdef uint64_t place = offset // 8 | item.payload_bytes << 32
     cdef uint64_t name = item.feed | sequence << 32
     cdef uint64_t marks = item.origin | <uint64_t>item.slice << 16 | <uint64_t>item.priority << 32 | flags << 40
@@ -329,10 +364,11 @@ cdef int append_locked(Store *store, Item *items, size_t count, uint64_t now_ns,
     cdef uint64_t sequence = control.tail, stored_bytes = 0, duplicates = 0
     cdef size_t i
     cdef bint by_clock = now_ns != 0             # given by the caller, and may stand still
+    cdef uint32_t bound_us = 0
     cdef int outcome
     if not by_clock:
-        now_ns = clock_ns(CLOCK_REALTIME)
         boot_ns = clock_ns(CLOCK_BOOTTIME)
+        now_ns = site_ns(control, boot_ns, &bound_us)
     outcome = check_place(store, boot_ns, by_clock)
     if outcome != 0:
         return outcome
@@ -347,6 +383,10 @@ cdef int append_locked(Store *store, Item *items, size_t count, uint64_t now_ns,
     if outcome != 0:
         return outcome
     outcome = ready_to_append(store, boot_ns)
+    if bound_us:
+        for i in range(count):
+            if items[i].created_ns == 0:
+                items[i].bound_us = bound_us
     if outcome == 0 and count > 1 and not fits_at_all(store, items, count):
         return CODE_BATCH_TOO_LARGE
     for i in range(count):

@@ -193,28 +193,29 @@ cdef class Log:
 
     cpdef put(self, payload, str feed, str ident, uint64_t created_ns, uint8_t priority,
               uint64_t expires_ns, bytes properties, uint16_t slice, bytes signature,
-              object origin, uint64_t origin_sequence, uint64_t previous, uint64_t now_ns, uint64_t boot_ns,
-              uint64_t assigned=0):
+              object origin, uint64_t origin_sequence, uint64_t previous, bytes options, uint64_t now_ns,
+              uint64_t boot_ns, uint64_t assigned=0, content=None):
         """Append one product; its sequence, or minus the sequence of the copy that the queue holds.
 
         KeyError for a feed or origin without a number yet, ValueError for an ident that is too long. `assigned` is the
-        number of the slicings for which a user's function has computed `slice`.
+        number of the slicings for which a user's function has computed `slice`. `options` are entries that have been
+        checked; `content` is signed instead of the payload, which is another form of it.
         """
         return put_one(self, payload, feed, ident, created_ns, priority, expires_ns, properties, slice, signature,
-                       origin, origin_sequence, previous, now_ns, boot_ns, assigned)
+                       origin, origin_sequence, previous, options, now_ns, boot_ns, assigned, content)
 
     def put_many(self, payloads, feeds, idents, const uint64_t[::1] created_ns,
                  const uint8_t[::1] priorities, const uint64_t[::1] expires_ns, properties,
                  const uint16_t[::1] slices, signatures, origins,
-                 const uint64_t[::1] origin_sequences, const uint64_t[::1] previous,
-                 uint64_t now_ns, uint64_t boot_ns, uint64_t assigned=0):
+                 const uint64_t[::1] origin_sequences, const uint64_t[::1] previous, options,
+                 uint64_t now_ns, uint64_t boot_ns, uint64_t assigned=0, contents=None):
         """Append all or none. (first sequence, how many were stored, outcomes if there were duplicates).
 
-        `feeds`, `idents`, `properties` and `origins` are one value for all or a list; number columns have one
-        value for all or one each, or are None. `assigned` is as for `put`.
+        `feeds`, `idents`, `properties`, `origins` and `options` are one value for all or a list; number columns have
+        one value for all or one each, or are None. `assigned` is as for `put`, `contents` has one for each payload.
         """
         return put_many(self, payloads, feeds, idents, created_ns, priorities, expires_ns, properties, slices,
-                        signatures, origins, origin_sequences, previous, now_ns, boot_ns, assigned)
+                        signatures, origins, origin_sequences, previous, options, now_ns, boot_ns, assigned, contents)
 
     def put_many_plain(self, payloads, str feed not None, str ident not None, uint8_t priority,
                        slices=None):
@@ -225,14 +226,57 @@ cdef class Log:
         return put_many_plain(self, payloads, feed, ident, priority, slices)
 
     def put_records(self, Rows rows not None, const uint8_t[::1] mask, uint64_t now_ns, uint64_t boot_ns,
-                    const uint16_t[::1] slices=None, uint64_t assigned=0):
+                    const uint16_t[::1] slices=None, uint64_t assigned=0, bint passed_on=False):
         """Append the records of these rows as they are, all or none; what `put_many` returns.
 
         Rows whose byte in `mask` is 0 are left out, also from the result. New feeds and origins are added. A record
         without a signature gets one of the kind of this queue, and one in a channel with slices gets a slice of this
-        queue. `slices`, one for each row, and `assigned` are as for `put`.
+        queue. `slices`, one for each row, and `assigned` are as for `put`. `passed_on`: by another site, so that the
+        number of hops in their options falls by one.
         """
-        return put_rows(self, rows, mask, now_ns, boot_ns, slices, assigned)
+        return put_rows(self, rows, mask, now_ns, boot_ns, slices, assigned, passed_on)
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def now_ns(self):
+        """The time of the site in nanoseconds since 1970, UTC: what products are stamped with."""
+        return site_now(self.store.control)
+
+    def clock(self):
+        """The words of the clock that counts, by name; None if none has been set."""
+        cdef Clock clock
+        return clock_words(&clock) if load_clock(self.store.control, &clock) else None
+
+    def now_and_bound(self):
+        """(time, how far it may be from the truth), both in nanoseconds; the bound is 0 if it is not known."""
+        cdef Clock clock
+        cdef uint64_t boot_ns = clock_ns(CLOCK_BOOTTIME)
+        if not load_clock(self.store.control, &clock):
+            return clock_ns(CLOCK_REALTIME), 0
+        return clock_at(&clock, boot_ns), bound_at(&clock, boot_ns)
+
+    def set_clock(self, uint64_t boot_ns, uint64_t utc_ns, int32_t rate_ppb, int32_t then_ppb, uint64_t until_boot_ns,
+                  uint64_t bound_ns, uint32_t drift_ppb, uint32_t source, int64_t offset_ns, bint back=False):
+        """Set the clock of the site; layout.pxi says what the words mean.
+
+        ValueError for words that would put the clock back, now or later; `back` allows the first.
+        """
+        cdef Clock clock
+        cdef bint accepted
+        memset(&clock, 0, sizeof(clock))
+        clock.boot_ns, clock.utc_ns, clock.rate_ppb, clock.then_ppb = boot_ns, utc_ns, rate_ppb, then_ppb
+        clock.until_boot_ns, clock.bound_ns, clock.drift_ppb = until_boot_ns, bound_ns, drift_ppb
+        clock.source, clock.offset_ns = source, offset_ns
+        if min(rate_ppb, then_ppb) <= -1000000000 or utc_ns > NUMBER_MAX or source > CLOCK_NTP:
+            raise ValueError("clock")
+        with self.held():
+            accepted = set_clock(self.store.control, &clock, back)
+        if not accepted:
+            raise ValueError("back")
+
+    def clear_clock(self):
+        """From now on, the clock of the system counts. While no other process is attached."""
+        store64(&self.store.control.clock_turn, 0)
 
     # --- read -------------------------------------------------------------------------------------
 
@@ -262,7 +306,7 @@ cdef class Log:
             if priority == NULL or len(facts) != 1:
                 return 0
         return put_one(self, payload, feed, ident, 0, priority_in(priority), 0, None, slice_in(<PyObject *>slice), None,
-                       None, 0, 0, 0, 0, 0)
+                       None, 0, 0, None, 0, 0, 0, None)
 
     def first_from(self, uint64_t sequence):
         """The smallest sequence >= `sequence` that the queue holds or will assign next."""

@@ -1,9 +1,10 @@
 # Products: one row as an object, whose attributes are made when they are asked for.
 #
-# Most programs look at the feed, the ident and the payload, so making all fourteen attributes of each product would
+# Most programs look at the feed, the ident and the payload, so making all its attributes of each product would
 # cost more than reading it. A RowProduct is a place in its Rows, which stay pinned as long as it exists.
 # headrace.product.product says what each attribute means; a RowProduct is a Product by registration.
 
+from headrace.product.options import NO_OPTIONS, decode_options
 from headrace.product.product import Product, are_equal, hash_of, html_of, restore, text_of, utc
 from headrace.product.properties import decode_properties
 
@@ -94,6 +95,18 @@ cdef class RowProduct:
     def properties(self):
         return decode_properties(self.rows.properties(self.place)) if self.ref().properties_bytes else no_properties
 
+    @property
+    def options(self):
+        return decode_options(self.rows.options(self.place)) if self.ref().options_bytes else NO_OPTIONS
+
+    @property
+    def bound_ns(self):
+        return self.options.bound_us * 1000 or None
+
+    @property
+    def is_replay(self):
+        return self.options.replay is not None
+
     def copy(self):
         return restore(*self.__reduce__()[1])
 
@@ -113,7 +126,7 @@ cdef class RowProduct:
         return restore, (
             self.feed, self.ident, bytes(self.payload), self.sequence, self.signature, self.origin,
             self.origin_sequence, self.previous, self.created_ns, self.inserted_ns, self.priority, self.expiry_ns,
-            self.slice, dict(self.properties))
+            self.slice, dict(self.properties), self.options)
 
 
 Product.register(RowProduct)

@@ -77,10 +77,34 @@ cdef int set_ident(Item *item, str ident) except -1:
     return 0
 
 
+cdef int set_options(Item *item, bytes options) except -1:
+    """Point `item` at options that have been checked."""
+    if PyBytes_GET_SIZE(options) > OPTIONS_BYTES_MAX:
+        raise ValueError("options")
+    item.options = PyBytes_AS_STRING(options)
+    item.options_bytes = <uint16_t>PyBytes_GET_SIZE(options)
+    return 0
+
+
+cdef int sign_content(Store *store, Item *item, content) except -1:
+    """Give the item the signature of its content, of which the payload is another form."""
+    cdef Item whole = item[0]
+    cdef Py_buffer buffer
+    PyObject_GetBuffer(content, &buffer, PyBUF_SIMPLE)
+    whole.payload, whole.payload_bytes = <char *>buffer.buf, buffer.len
+    try:
+        sign(store, &whole)
+    finally:
+        PyBuffer_Release(&buffer)
+    item.kind = whole.kind
+    memcpy(item.signature, whole.signature, 16)
+    return 0
+
+
 cdef int64_t put_one(Log log, payload, str feed, str ident, uint64_t created_ns, uint8_t priority,
                      uint64_t expires_ns, bytes properties, uint16_t slice, bytes signature,
-                     object origin, uint64_t origin_sequence, uint64_t previous, uint64_t now_ns,
-                     uint64_t boot_ns, uint64_t assigned) except? 0:
+                     object origin, uint64_t origin_sequence, uint64_t previous, bytes options, uint64_t now_ns,
+                     uint64_t boot_ns, uint64_t assigned, content) except? 0:
     """What `Log.put` says."""
     cdef Item item
     cdef Py_buffer buffer
@@ -103,6 +127,8 @@ cdef int64_t put_one(Log log, payload, str feed, str ident, uint64_t created_ns,
     if properties is not None:
         item.properties = PyBytes_AS_STRING(properties)
         item.properties_bytes = <uint16_t>PyBytes_GET_SIZE(properties)
+    if options is not None:
+        set_options(&item, options)
     spread = assign_slices(log, &item, 1, assigned)
     if PyBytes_CheckExact(payload):
         item.payload = PyBytes_AS_STRING(payload)
@@ -118,6 +144,8 @@ cdef int64_t put_one(Log log, payload, str feed, str ident, uint64_t created_ns,
         if signature is not None:
             item.kind = SIGNATURE_GIVEN
             memcpy(item.signature, PyBytes_AS_STRING(signature), 16)
+        elif content is not None:
+            sign_content(store, &item, content)
         else:
             sign(store, &item)
         outcome = EBUSY
@@ -144,8 +172,8 @@ cdef int64_t put_one(Log log, payload, str feed, str ident, uint64_t created_ns,
 cdef tuple put_many(Log log, payloads, feeds, idents, const uint64_t[::1] created_ns,
                     const uint8_t[::1] priorities, const uint64_t[::1] expires_ns, properties,
                     const uint16_t[::1] slices, signatures, origins,
-                    const uint64_t[::1] origin_sequences, const uint64_t[::1] previous,
-                    uint64_t now_ns, uint64_t boot_ns, uint64_t assigned):
+                    const uint64_t[::1] origin_sequences, const uint64_t[::1] previous, options,
+                    uint64_t now_ns, uint64_t boot_ns, uint64_t assigned, contents):
     """What `Log.put_many` says."""
     cdef Payloads held = Payloads(payloads)
     cdef size_t count = len(held.objects), i
@@ -188,6 +216,10 @@ cdef tuple put_many(Log log, payloads, feeds, idents, const uint64_t[::1] create
                 block = properties[i] if each_block else properties
                 item.properties = PyBytes_AS_STRING(block)
                 item.properties_bytes = <uint16_t>PyBytes_GET_SIZE(block)
+            if options is not None:
+                block = (<list>options)[i] if isinstance(options, list) else options
+                if block is not None:
+                    set_options(item, block)
             item.priority = priorities[i if priorities.shape[0] > 1 else 0]
         if created_ns is not None:
             for i in range(count):
@@ -205,7 +237,10 @@ cdef tuple put_many(Log log, payloads, feeds, idents, const uint64_t[::1] create
         spread = assign_slices(log, items, count, assigned)
         for i in range(count):
             if items[i].kind == SIGNATURE_NONE:
-                sign(log.store, &items[i])
+                if contents is not None and contents[i] is not None:
+                    sign_content(log.store, &items[i], contents[i])
+                else:
+                    sign(log.store, &items[i])
         return append_many(log, items, count, now_ns, boot_ns, spread)
     finally:
         free(items)

@@ -31,7 +31,9 @@ cdef packed struct Ref:              # 120 bytes: one product as the Batch sees 
     uint32_t slot                    # of a product from a station: where its lease is
     uint16_t deliveries
     uint16_t revisions
-    uint64_t ticket
+    uint32_t ticket
+    uint16_t options_bytes
+    uint16_t reserved
 
 cdef Ref ref_shape                   # never read: only its addresses are compared
 REF_BYTES = sizeof(Ref)
@@ -55,6 +57,7 @@ REF_FIELDS = {                       # field of a Ref: (offset, bytes); product/
     "feed_bytes": (<char *>&ref_shape.feed_bytes - <char *>&ref_shape, sizeof(ref_shape.feed_bytes)),
     "origin_bytes": (<char *>&ref_shape.origin_bytes - <char *>&ref_shape, sizeof(ref_shape.origin_bytes)),
     "segment": (<char *>&ref_shape.segment - <char *>&ref_shape, sizeof(ref_shape.segment)),
+    "options_bytes": (<char *>&ref_shape.options_bytes - <char *>&ref_shape, sizeof(ref_shape.options_bytes)),
     "signature": (<char *>&ref_shape.signature - <char *>&ref_shape, sizeof(ref_shape.signature)),
     "slot": (<char *>&ref_shape.slot - <char *>&ref_shape, sizeof(ref_shape.slot)),
     "deliveries": (<char *>&ref_shape.deliveries - <char *>&ref_shape, sizeof(ref_shape.deliveries)),
@@ -118,11 +121,11 @@ cdef bint sound_record(Mapping *mapping, Row *row) noexcept nogil:
     cdef uint64_t size
     if offset < SEGMENT_HEADER or offset + RECORD_HEADER > mapping.size:
         return False
-    if (record.magic != RECORD_MAGIC or record.version != FORMAT_VERSION
+    if (record.magic != RECORD_MAGIC or not is_version(record)
             or record.payload_bytes != row.payload_bytes
             or (record.flags & 7) != row.priority or record.slice != row.slice):
         return False
-    size = record_bytes(record)
+    size = body_within(record, mapping.size - offset) + record.payload_bytes
     if offset + size > mapping.size:
         return False
     return record_checksum(<char *>record, size) == record.checksum
@@ -134,9 +137,9 @@ cdef bint sound_header(Mapping *mapping, Row *row) noexcept nogil:
     cdef Record *record = <Record *>(mapping.base + offset)
     if offset < SEGMENT_HEADER or offset + RECORD_HEADER > mapping.size:
         return False
-    if record.magic != RECORD_MAGIC or record.version != FORMAT_VERSION:
+    if record.magic != RECORD_MAGIC or not is_version(record):
         return False
-    return offset + body_offset(record) <= mapping.size
+    return offset + body_within(record, mapping.size - offset) <= mapping.size
 
 
 cdef bint same_names(Store *store, Row *row, Record *record) noexcept nogil:
@@ -168,8 +171,14 @@ cdef void fill_ref(Ref *ref, Record *record, uint16_t origin) noexcept nogil:
     ref.kind = (record.flags >> 3) & 7
     ref.feed_bytes = record.feed_bytes
     ref.origin_bytes = record.origin_bytes
+    ref.options_bytes = options_bytes(record)
     ref.expires_ns = 0
     if record.flags & RECORD_EXPIRES:
         memcpy(&ref.expires_ns, <char *>record + RECORD_HEADER + record.feed_bytes
                + record.origin_bytes + record.ident_bytes + record.properties_bytes, 8)
     memcpy(ref.signature, record.signature, 16)
+
+
+cdef inline const char *options_of(const Ref *ref) noexcept nogil:
+    """The options of a verified row, which may have none."""
+    return <const char *>ref.record + options_offset(<Record *>ref.record) + OPTIONS_HEAD

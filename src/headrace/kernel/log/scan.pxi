@@ -74,6 +74,10 @@ cdef class Rows:
         return (self.picked.scanned, self.picked.filtered, self.picked.deleted,
                 self.picked.damaged, self.picked.expired)
 
+    cdef uint64_t now(self) noexcept:
+        """The time by which rows expire: that of the site, or of the system if the records lie in a buffer."""
+        return clock_ns(CLOCK_REALTIME) if self.log is None else site_now(self.log.store.control)
+
     cdef int pin(self, uint64_t number, Entry *entry, Mapping **mapping) noexcept nogil:
         """Pin a segment for this object, unless it has it pinned already."""
         cdef int error
@@ -309,7 +313,7 @@ cdef class Rows:
         cdef Row row
         cdef bint sound = True, from_log = self.log is not None
         if now_ns == 0:
-            now_ns = clock_ns(CLOCK_REALTIME)
+            now_ns = self.now()
         with nogil:
             for i in range(begin, self.count):
                 if i + 8 < self.count:
@@ -363,7 +367,7 @@ cdef class Rows:
         """Drop expired rows from place `begin` on; they must be verified, with a time at which none had expired."""
         cdef size_t i, kept = begin
         if now_ns == 0:
-            now_ns = clock_ns(CLOCK_REALTIME)
+            now_ns = self.now()
         for i in range(begin, self.count):
             if self.refs[i].expires_ns != 0 and self.refs[i].expires_ns <= now_ns:
                 self.picked.expired += 1
@@ -417,6 +421,11 @@ cdef class Rows:
         return PyBytes_FromStringAndSize(
             <char *>ref.record + RECORD_HEADER + ref.feed_bytes + ref.origin_bytes + ref.ident_bytes,
             ref.properties_bytes)
+
+    def options(self, size_t place):
+        """The options of one row, as entries without the length in front; empty if it has none."""
+        cdef Ref *ref = &self.refs[place]
+        return PyBytes_FromStringAndSize(<char *>options_of(ref), ref.options_bytes)
 
     def record(self, size_t place):
         """The record of one row, as it is in the log."""

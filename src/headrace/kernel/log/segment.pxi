@@ -116,7 +116,7 @@ cdef void write_segment_header(Store *store, Mapping *mapping, uint64_t file, ui
                                uint64_t first) noexcept nogil:
     cdef SegmentHeader *header = header_of(mapping)
     memcpy(header.magic, b"HRSEGMNT", 8)
-    header.version = FORMAT_VERSION
+    header.version = SEGMENT_VERSION
     header.reserved = 0
     memcpy(header.uuid, store.control.uuid, 16)
     header.file = file
@@ -205,10 +205,13 @@ cdef void drop_aged(Store *store, uint64_t boot_ns) noexcept nogil:
 
 cdef uint64_t record_end(Mapping *mapping, Row *row) noexcept nogil:
     """Where the next record may begin; 0 if the row is invalid."""
-    cdef uint64_t offset = <uint64_t>row.offset * 8
+    cdef uint64_t offset = <uint64_t>row.offset * 8, end
+    cdef Record *record
     if offset < SEGMENT_HEADER or offset + RECORD_HEADER > mapping.size:
         return 0
-    return offset + rounded(record_bytes(<Record *>(mapping.base + offset)), 8)
+    record = <Record *>(mapping.base + offset)
+    end = offset + rounded(body_within(record, mapping.size - offset) + record.payload_bytes, 8)
+    return end if end <= mapping.size else 0
 
 
 cdef int recover_newest(Store *store) noexcept nogil:

@@ -265,7 +265,7 @@ cdef void sweep_mappings(Store *store) noexcept nogil:
 cdef bint is_segment(Store *store, char *base, uint64_t file) noexcept nogil:
     """Is this the segment file of that number, of this queue?"""
     cdef SegmentHeader *header = <SegmentHeader *>base
-    return (memcmp(header.magic, b"HRSEGMNT", 8) == 0 and header.version == FORMAT_VERSION
+    return (memcmp(header.magic, b"HRSEGMNT", 8) == 0 and header.version == SEGMENT_VERSION
             and memcmp(header.uuid, store.control.uuid, 16) == 0 and header.file == file)
 
 

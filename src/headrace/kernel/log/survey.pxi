@@ -280,7 +280,8 @@ def rebuild_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
         marks = row.flags & (ROW_DELETED | ROW_CONTINUES) if trusted else 0
         found.flags = (marks | (ROW_EXPIRES if record.flags & RECORD_EXPIRES else 0)
                        | (ROW_SIGNED if record.flags & 0x38 else 0)
-                       | (ROW_REVISION if record.flags & RECORD_REVISION else 0))
+                       | (ROW_REVISION if record.flags & RECORD_REVISION else 0)
+                       | (ROW_OPTIONS if record.version == RECORD_WITH_OPTIONS else 0))
         found.check = row_check(&found)
         row[0] = found
         offset = <uint64_t>found.offset * 8 + rounded(record_bytes(record), 8)

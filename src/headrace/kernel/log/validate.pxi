@@ -19,6 +19,7 @@ cdef enum:
     WRONG_PADDING = 12
     WRONG_NAME = 13
     WRONG_NAMES = 14
+    WRONG_OPTIONS = 15
     NEW_FEED = 21                    # not an error: a name that is new in this buffer
     NEW_ORIGIN = 22
     SEEN_MAX = 8192
@@ -39,6 +40,7 @@ WRONG = {
     WRONG_PADDING: "its padding is not zero",
     WRONG_NAME: "its feed or origin is not a valid name",
     WRONG_NAMES: "there are too many feeds or origins",
+    WRONG_OPTIONS: "its options are malformed",
 }
 
 cdef const uint64_t SIGN_BITS = 0x8080808080808080
@@ -150,6 +152,11 @@ cdef int wrong_field(Record *record, uint64_t body) noexcept nogil:
     if record.flags & RECORD_EXPIRES:
         memcpy(&expires_ns, text, 8)
         text += 8
+    if record.version == RECORD_WITH_OPTIONS:
+        text += OPTIONS_HEAD
+        if options_bytes(record) == 0 or not is_option_block(<const uint8_t *>text, options_bytes(record)):
+            return WRONG_OPTIONS
+        text += options_bytes(record)
     if record.created_ns > NUMBER_MAX or not 1 <= expires_ns <= NUMBER_MAX:
         return WRONG_TIME
     if not is_zero(text, <char *>record + body - text):
@@ -165,9 +172,9 @@ cdef int wrong_record(const char *where, uint64_t left) noexcept nogil:
         return WRONG_SHORT
     if record.magic != RECORD_MAGIC:
         return WRONG_MAGIC
-    if record.version != FORMAT_VERSION:
+    if not is_version(record):
         return WRONG_VERSION
-    body = body_offset(record)
+    body = body_within(record, left)
     size = body + record.payload_bytes
     if rounded(size, 8) > left:
         return WRONG_SHORT

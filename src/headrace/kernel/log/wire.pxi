@@ -16,6 +16,7 @@ cdef packed struct Placed:           # 24 bytes
 cdef struct Putting:                 # rows that become items
     const uint8_t *mask              # NULL = all
     const uint16_t *slices           # instead of those of the records; NULL = none
+    bint passed_on                   # by another site
     uint32_t *ids                    # by number in the rows' names: 1 + number in the log; 0 not looked up yet
     size_t ids_count
     Item *items
@@ -28,7 +29,7 @@ cdef struct Putting:                 # rows that become items
 
 cdef inline uint64_t ref_bytes(Ref *ref) noexcept nogil:
     """Bytes of the record behind a verified row."""
-    return ref.payload - ref.record + ref.payload_bytes
+    return record_bytes(<Record *>ref.record)
 
 
 cdef inline bint is_revision(Rows rows, Ref *ref) noexcept nogil:
@@ -125,13 +126,15 @@ def place_rows(Rows rows not None, bytes places not None, uint64_t next_sequence
 cdef void fill_item(Item *item, Ref *ref, uint32_t feed, uint16_t origin) noexcept nogil:
     memset(item, 0, sizeof(Item))
     item.record = <char *>ref.record
-    item.payload, item.payload_bytes = <char *>ref.payload, ref.payload_bytes
+    item.payload = item.record + body_offset(<Record *>ref.record)
+    item.payload_bytes = (<Record *>ref.record).payload_bytes
     item.feed, item.origin = feed, origin
     item.created_ns, item.expires_ns = ref.created_ns, ref.expires_ns
     item.origin_sequence, item.previous = ref.origin_sequence, ref.previous
     item.priority, item.slice, item.kind = ref.priority, ref.slice, ref.kind
     item.ident, item.ident_bytes = item.record + RECORD_HEADER + ref.feed_bytes + ref.origin_bytes, ref.ident_bytes
     item.properties, item.properties_bytes = item.ident + ref.ident_bytes, ref.properties_bytes
+    item.options, item.options_bytes = options_of(ref), ref.options_bytes
     item.carried = 1
     memcpy(item.signature, ref.signature, 16)
 
@@ -154,6 +157,7 @@ cdef int fill_items(Store *store, Putting *putting, Rows rows) noexcept nogil:
                 return NEW_ORIGIN
             fill_item(&putting.items[putting.count], ref, putting.ids[ref.feed] - 1,
                       <uint16_t>(putting.ids[ref.origin] - 1))
+            putting.items[putting.count].passed_on = putting.passed_on
             if putting.slices != NULL:
                 putting.items[putting.count].slice = putting.slices[putting.place]
             putting.unsigned_count += ref.kind == SIGNATURE_NONE
@@ -171,7 +175,7 @@ cdef sign_items(Store *store, Putting *putting):
 
 
 cdef put_rows(Log log, Rows rows, const uint8_t[::1] mask, uint64_t now_ns, uint64_t boot_ns,
-              const uint16_t[::1] slices, uint64_t assigned):
+              const uint16_t[::1] slices, uint64_t assigned, bint passed_on):
     """What `Log.put_records` says."""
     cdef Store *store = log.store
     cdef list names = rows.names
@@ -185,6 +189,7 @@ cdef put_rows(Log log, Rows rows, const uint8_t[::1] mask, uint64_t now_ns, uint
     memset(&putting, 0, sizeof(putting))
     putting.mask = &mask[0] if mask is not None and rows.count else NULL
     putting.slices = &slices[0] if slices is not None and rows.count else NULL
+    putting.passed_on = passed_on
     putting.ids_count = len(names)
     putting.ids = <uint32_t *>allocate_zeroed(putting.ids_count, sizeof(uint32_t))
     putting.items = <Item *>allocate(rows.count * sizeof(Item))
