@@ -86,19 +86,21 @@ def encode_options(options: Options) -> bytes:
     values: dict[int, bytes] = dict(options.unknown)
     if len(values) != len(options.unknown) or any(kind in _KNOWN or not 0 < kind < 256 for kind in values):
         raise OptionError("unknown options have types that are known, or twice the same", "give each type once")
-    for kind, fact, write in (
-        (_BOUND, options.bound_us or None, _NUMBER.pack),
-        (_REPLAY, options.replay, lambda replay: _PAIR.pack(replay.run, replay.sequence)),
-        (_HOPS, options.hops, lambda hops: bytes([hops])),
-        (_SIGNED, options.signed, _signed),
-        (_COMPRESSION, options.compression, lambda made: _COMPRESSED.pack(made.codec, made.dictionary, made.size)),
-        (_FRAGMENT, options.fragment, _fragment),
-    ):
-        if fact is not None:
-            try:
-                values[kind] = write(fact)  # type: ignore[operator]
-            except (struct.error, ValueError, TypeError):
-                raise OptionError(f"option {fact!r} is out of range", "docs/format.md has the ranges") from None
+    try:
+        if options.bound_us:
+            values[_BOUND] = _NUMBER.pack(options.bound_us)
+        if options.replay is not None:
+            values[_REPLAY] = _PAIR.pack(options.replay.run, options.replay.sequence)
+        if options.hops is not None:
+            values[_HOPS] = bytes([options.hops])
+        if options.signed is not None:
+            values[_SIGNED] = _signed(options.signed)
+        if (made := options.compression) is not None:
+            values[_COMPRESSION] = _COMPRESSED.pack(made.codec, made.dictionary, made.size)
+        if options.fragment is not None:
+            values[_FRAGMENT] = _fragment(options.fragment)
+    except (struct.error, ValueError, TypeError):
+        raise OptionError(f"{options!r} has a value out of range", "docs/format.md has the ranges") from None
     block = b"".join(bytes([kind, len(values[kind])]) + values[kind] for kind in sorted(values))
     if len(block) > BLOCK_BYTES_MAX:
         raise OptionError(f"the options take {len(block)} bytes, more than {BLOCK_BYTES_MAX}", "leave some out")
