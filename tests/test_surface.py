@@ -14,12 +14,12 @@ import headrace.errors as errors
 
 def test_the_public_names_are_exactly_these() -> None:
     assert [name for name in headrace.__all__ if not name.endswith("Error")] == [
-        "Batch", "Channel", "Consumer", "Cursor", "Duplicate", "Lost", "Product", "Queue", "Receipt", "Selection",
-        "Station", "connect",
+        "Batch", "Channel", "Consumer", "Cursor", "Duplicate", "Lost", "Pacer", "Product", "Queue", "Receipt",
+        "ReleaseBuffer", "Selection", "Station", "connect",
     ]  # fmt: skip
     assert [name for name in headrace.__all__ if name.endswith("Error")] == [
         "AccessDeniedError", "BlockedError", "ChannelEndedError", "ChannelMissingError", "ConsumersFullError", "DiskFullError",
-        "HeadraceError", "InvalidError", "LeaseLostError", "MemberAbsentError", "MissingExtraError", "PayloadError", "ProductDamagedError",
+        "HeadraceError", "InvalidError", "LateError", "LeaseLostError", "MemberAbsentError", "MissingExtraError", "PayloadError", "ProductDamagedError",
         "ProductsLostError", "QueueBusyError", "QueueClosedError", "QueueDamagedError", "QueueError",
         "QueueExistsError", "QueueMissingError", "RejectedError", "SelectionError", "SiteUnreachableError",
         "StationExistsError", "StationMissingError", "SuppliersFullError", "TermsError",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         DiskFullError,
         HeadraceError,
         InvalidError,
+        LateError,
         LeaseLostError,
         MemberAbsentError,
         MissingExtraError,
@@ -53,23 +54,23 @@ if TYPE_CHECKING:
     from headrace.remote import connect
     from headrace.selection import Selection
     from headrace.station import Consumer, Station
+    from headrace.timing import Pacer, ReleaseBuffer
 
     __version__: str
 
 __all__ = [
     "AccessDeniedError", "Batch", "BlockedError", "Channel", "ChannelEndedError", "ChannelMissingError", "Consumer",
-    "ConsumersFullError", "Cursor", "DiskFullError", "Duplicate", "HeadraceError", "InvalidError", "LeaseLostError",
-    "Lost", "MemberAbsentError", "MissingExtraError", "PayloadError", "Product", "ProductDamagedError",
-    "ProductsLostError", "Queue", "QueueBusyError", "QueueClosedError", "QueueDamagedError", "QueueError",
-    "QueueExistsError", "QueueMissingError", "Receipt", "RejectedError", "Selection", "SelectionError",
-    "SiteUnreachableError", "Station", "StationExistsError", "StationMissingError", "SuppliersFullError", "TermsError",
-    "connect",
+    "ConsumersFullError", "Cursor", "DiskFullError", "Duplicate", "HeadraceError", "InvalidError", "LateError",
+    "LeaseLostError", "Lost", "MemberAbsentError", "MissingExtraError", "Pacer", "PayloadError", "Product",
+    "ProductDamagedError", "ProductsLostError", "Queue", "QueueBusyError", "QueueClosedError", "QueueDamagedError",
+    "QueueError", "QueueExistsError", "QueueMissingError", "Receipt", "RejectedError", "ReleaseBuffer", "Selection",
+    "SelectionError", "SiteUnreachableError", "Station", "StationExistsError", "StationMissingError",
+    "SuppliersFullError", "TermsError", "connect",
 ]  # fmt: skip
 
 _HOMES = {
-    "Batch": "product", "Channel": "channel.channel", "Consumer": "station", "Cursor": "queue", "Duplicate": "queue",
-    "Lost": "product", "Product": "product", "Queue": "queue", "Receipt": "queue", "Selection": "selection",
-    "Station": "station", "connect": "remote",
+    "Batch": "product", "Channel": "channel.channel", "Consumer": "station", "Cursor": "queue", "Duplicate": "queue", "Lost": "product", "Pacer": "timing", "Product": "product", "Queue": "queue", "Receipt": "queue",
+    "ReleaseBuffer": "timing", "Selection": "selection", "Station": "station", "connect": "remote",
 }  # fmt: skip
 
 

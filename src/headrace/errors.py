@@ -56,6 +56,7 @@
     │   ├── SiteUnreachableError          a site does not reply; recovers when it is back
     │   └── AccessDeniedError             a site's rules do not allow it
     ├── MemberAbsentError (TimeoutError)  no such member joined until the timeout
+    ├── LateError                         products arrived after later ones were released; `batch` has them
     ├── SinkError                         where processing nodes store results
     │   ├── SinkFencedError               a later owner has claimed slices; nothing was stored; `slices` names them
     │   ├── SinkUnavailableError          no space, no lock, no connection; recovers when the cause is removed
@@ -372,6 +373,14 @@ class AccessDeniedError(FabricError):
 
 class MemberAbsentError(HeadraceError, TimeoutError):
     """No such site or program joined until the timeout of `wait_for`."""
+
+
+class LateError(HeadraceError):
+    """Products arrived after products that were created later had been released; `batch` has them, not acknowledged."""
+
+    def __init__(self, problem: str, hint: str, batch: "Any") -> None:
+        super().__init__(problem, hint)
+        self.batch = batch
 
 
 class RecordsDamagedError(HeadraceError, ValueError):

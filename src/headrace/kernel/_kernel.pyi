@@ -465,6 +465,16 @@ class Rows:
     def gather_numbers(self) -> dict[str, Any]: ...
     def gather_properties(self) -> tuple[_Bytes, _Bytes, _Bytes, _Bytes, _Bytes]: ...
 
+def join_rows(
+    parts: list[Rows],
+    which: _U32,
+    places: _U32,
+    names: list[str] | None = None,
+    feeds: list[_U32] | None = None,
+    origins: list[_U32] | None = None,
+) -> Rows: ...
+def sleep_precisely(until_ns: int, spin_ns: int) -> int: ...
+
 _Bytes: TypeAlias = bytes  # inside Rows, `bytes` is a number
 
 @final

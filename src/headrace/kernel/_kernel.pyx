@@ -6,6 +6,7 @@ One extension module in several files, in the order in which they build on each 
 
     layout          every shared structure; docs/format.md has the drawings
     system          atomics, robust lock, futex, clocks, failpoints, the SIGBUS guard
+    sleep           until a moment, precisely
     codes           what went wrong: codes in C, KernelError in Python
 
     log/store       one opened queue in one process: mapped files, pins, fork
@@ -19,6 +20,7 @@ One extension module in several files, in the order in which they build on each 
     log/slices      channels that cut their stream into slices
     log/refs        one product as a batch sees it; which rows are wanted
     log/scan        Rows: pick, keep, verify
+    log/join        rows of several batches as one
     log/columns     Rows as the buffers of Arrow arrays
     log/product     RowProduct: one row as an object
     log/weigh       Weigher: how the bytes of a range are spread
@@ -46,6 +48,7 @@ docs/concurrency.md argues why this is correct; tests/log and tests/station try 
 
 include "layout.pxi"
 include "system.pxi"
+include "sleep.pxi"
 include "codes.pxi"
 include "log/store.pxi"
 include "log/place.pxi"
@@ -58,6 +61,7 @@ include "log/gates.pxi"
 include "log/slices.pxi"
 include "log/refs.pxi"
 include "log/scan.pxi"
+include "log/join.pxi"
 include "log/columns.pxi"
 include "log/product.pxi"
 include "log/weigh.pxi"

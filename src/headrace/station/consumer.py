@@ -57,6 +57,7 @@ from headrace.station.leases import (
     not_a_number,
     not_leased,
     recent_batches,
+    settle_each,
 )
 from headrace.station.stations import Stations
 from headrace.station.statistics import ConsumerStatistics
@@ -268,8 +269,7 @@ class Consumer:
         self._settle_found(what, _FAILED if failed else _NACK)
 
     def _settle_found(self, what: Leased, how: int) -> None:
-        for batch, places in find_leases(self._recent, what):
-            self._settle(batch, places, how)
+        settle_each(find_leases(self._recent, what), lambda batch, places: self._settle(batch, places, how))
 
     def _explain(self, error: kernel.KernelError) -> Exception:
         if error.code == _CODES["moved"]:

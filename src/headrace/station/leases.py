@@ -27,6 +27,7 @@ from headrace.kernel import _kernel as kernel
 from headrace.log.in_thread import started
 from headrace.log.seams import Timeout
 from headrace.product.batch import Batch, rows_behind
+from headrace.product.joined import JoinedBatch
 from headrace.product.product import Product
 from headrace.units import parse_age
 
@@ -92,6 +93,8 @@ def recent_batches() -> Recent:
 
 def find_leases(recent: Recent, what: Leased) -> list[tuple[Batch, Places | None]]:
     """The batches that hold these leases, with the places in each; None stands for the whole batch."""
+    if isinstance(what, JoinedBatch):
+        return list(what.pieces())
     if isinstance(what, Batch):
         return [(what, None)]
     found: dict[int, tuple[Batch, list[int]]] = {}
@@ -103,7 +106,9 @@ def find_leases(recent: Recent, what: Leased) -> list[tuple[Batch, Places | None
 
 def find_revised(recent: Recent, what: Leased, payloads: Sequence[Any]) -> list[tuple[Batch, Places, list[Any]]]:
     """As `find_leases`, with the new payload of each product; OptionError if their number differs."""
-    if isinstance(what, Batch):
+    if isinstance(what, JoinedBatch):
+        leases = list(what.leases())
+    elif isinstance(what, Batch):
         leases = [(what, place) for place in range(len(what))]
     else:
         leases = [_find_lease(recent, product) for product in _products(what)]
@@ -117,6 +122,18 @@ def find_revised(recent: Recent, what: Leased, payloads: Sequence[Any]) -> list[
         part[1].append(place)
         part[2].append(payload)
     return [(batch, np.array(places, np.uint32), new) for batch, places, new in parts.values()]
+
+
+def settle_each(leases: Sequence[tuple[Batch, Places | None]], settle: Callable[[Batch, Places | None], None]) -> None:
+    """Settle all of them; a LeaseLostError of one is raised after the others are settled."""
+    error = None
+    for batch, places in leases:
+        try:
+            settle(batch, places)
+        except LeaseLostError as lost:
+            error = lost
+    if error is not None:
+        raise error
 
 
 def not_leased(refused: int, count: int, station: str) -> LeaseLostError:

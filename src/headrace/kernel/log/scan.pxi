@@ -32,6 +32,7 @@ cdef class Rows:
     cdef Log log                     # None: the records lie in `buffer`
     cdef list texts                  # names, without a log
     cdef Rows whole                  # rows of which these are some: it has the pins, or the buffer
+    cdef tuple parts                 # rows that these were joined from: they have the pins, or the buffers
     cdef Py_buffer buffer
     cdef Ref *refs
     cdef size_t count, room
@@ -383,7 +384,7 @@ cdef class Rows:
         cdef Rows chosen = Rows(self.log)
         cdef size_t i, count = places.shape[0]
         cdef Ref *ref
-        chosen.whole, chosen.texts, chosen.next = self, self.texts, self.next
+        chosen.whole, chosen.texts, chosen.next, chosen.leased_by = self, self.texts, self.next, self.leased_by
         chosen.reserve(count)
         for i in range(count):
             if places[i] >= self.count:

@@ -339,16 +339,25 @@ class RemoteConsumer:
         finish(self._settle(BLOCKING, what, "failed" if failed else "nack"))
 
     async def _settle(self, wait: Wait, what: Leased, how: str) -> None:
+        error = None
         for batch, places in find_leases(self._recent, what):
-            count = len(batch) if places is None else len(places)
-            number = self._number_of(batch, count)
-            if not count:
-                continue
-            at = places_at_site(batch, places)
-            call = Settle(self._attachment, number, count, how, None if at is None else at.tobytes())
-            await self._call_for_leases(wait, call, b"")
-            if places is None and self._recent and self._recent[-1] is batch:
-                self._recent.pop()
+            try:
+                await self._settle_places(wait, batch, places, how)
+            except LeaseLostError as lost:  # the others first
+                error = lost
+        if error is not None:
+            raise error
+
+    async def _settle_places(self, wait: Wait, batch: Batch, places: npt.NDArray[np.uint32] | None, how: str) -> None:
+        count = len(batch) if places is None else len(places)
+        number = self._number_of(batch, count)
+        if not count:
+            return
+        at = places_at_site(batch, places)
+        call = Settle(self._attachment, number, count, how, None if at is None else at.tobytes())
+        await self._call_for_leases(wait, call, b"")
+        if places is None and self._recent and self._recent[-1] is batch:
+            self._recent.pop()
 
     def _settle_revised(self, batch: Batch, places: npt.NDArray[np.uint32], payloads: list[Any]) -> None:
         parts = [payload for payload in payloads if payload is not None]
