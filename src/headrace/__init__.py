@@ -69,7 +69,8 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "Batch": "product", "Channel": "channel.channel", "Consumer": "station", "Cursor": "queue", "Duplicate": "queue", "Lost": "product", "Pacer": "timing", "Product": "product", "Queue": "queue", "Receipt": "queue",
+    "Batch": "product", "Channel": "channel.channel", "Consumer": "station", "Cursor": "queue", "Duplicate": "queue",
+    "Lost": "product", "Pacer": "timing", "Product": "product", "Queue": "queue", "Receipt": "queue",
     "ReleaseBuffer": "timing", "Selection": "selection", "Station": "station", "connect": "remote",
 }  # fmt: skip
 

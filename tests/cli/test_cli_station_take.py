@@ -153,3 +153,16 @@ def test_products_are_taken_from_an_endpoint(run: Run, there: str, path: Path) -
     )
     assert run("station", "take", there, "decode").stdout == "product 3"
     assert counts(path) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("option", ["--in-order", "--pace"])
+def test_products_are_taken_in_the_order_of_their_creation(run: Run, path: Path, option: str) -> None:
+    with Queue.open(path) as queue:
+        queue.station("decode", "wx/**")
+        for ident in "3241":
+            created = 1_700_000_000_000_000_000 + int(ident) * 1_000_000
+            queue.put(ident.encode(), feed="wx/text", ident=ident, created=created)
+    assert run("station", "take", path, "decode", option, "50ms", "--count", "2").stdout == "12"
+    assert counts(path) == (2, 0, 0)
+    assert run("station", "take", path, "decode", option, "50ms", "--exec", "cat").exit_code == 0
+    assert counts(path) == (0, 0, 0)

@@ -237,3 +237,30 @@ def test_the_beginning_of_a_payload_is_in_the_json(run: Run, path: Path) -> None
         queue.put(b"\0" * 5000, feed="wx/text")
     (told,) = objects(run("watch", path, "--from", "oldest", "--timeout", "0s", "--payload", "--json").stdout)
     assert (base64.b64decode(told["payload"]), told["size"]) == (b"\0" * 2048, 5000)
+
+
+def put_unordered(path: Path) -> None:
+    """Products whose idents say in which order they were created; the first of them arrives last."""
+    with Queue.open(path) as queue:
+        for ident in "3241":
+            queue.put(b"x", feed="wx/text", ident=ident, created=1_700_000_000_000_000_000 + int(ident) * 1_000_000)
+
+
+@pytest.mark.parametrize("option", ["--in-order", "--pace"])
+def test_products_are_shown_in_the_order_of_their_creation(run: Run, path: Path, option: str) -> None:
+    put_unordered(path)
+    shown = objects(run("watch", path, "--from", "oldest", "--timeout", "0s", option, "50ms", "--json").stdout)
+    assert [(product["ident"], product["late"]) for product in shown] == [(ident, False) for ident in "1234"]
+    text = run("watch", path, "--from", "oldest", "--timeout", "0s", option, "50ms").stdout
+    assert text.splitlines()[0].split()[1].startswith("2023-11-14")  # the time of creation
+    result = run("watch", path, "--in-order", "1s", "--pace", "1s")
+    assert (result.exit_code, "contradicts" in result.stderr) == (2, True)
+
+
+def test_a_cursor_of_an_ordered_watch_misses_nothing(run: Run, path: Path) -> None:
+    put_unordered(path)
+    words = ["--cursor", "c", "--from", "oldest", "--timeout", "0s", "--json", "--in-order", "50ms"]
+    assert [each["ident"] for each in objects(run("watch", path, *words, "--count", "3").stdout)] == ["1", "2", "3"]
+    with Queue.open(path) as queue:
+        assert queue.cursor("c").position == 3  # where product 4 is
+    assert [each["ident"] for each in objects(run("watch", path, *words).stdout)] == ["1", "4"]

@@ -53,10 +53,11 @@ def echo_json(value: Any) -> None:
     click.echo(json_line(value))
 
 
-def product_text(product: "Product", age_s: float) -> str:
-    """One line: sequence, time of insertion, size, age, feed and ident."""
+def product_text(product: "Product", age_s: float, time_ns: int | None = None) -> str:
+    """One line: sequence, time (of insertion if none is given), size, age, feed and ident."""
+    time = format_time(product.inserted_ns if time_ns is None else time_ns)
     return (
-        f"{product.sequence:>8}  {format_time(product.inserted_ns)}  {format_size(product.size):>9}  "
+        f"{product.sequence:>8}  {time}  {format_size(product.size):>9}  "
         f"{format_latency(age_s):>8}  {product.feed}  {visible(product.ident)}"
     )
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
 import click
@@ -24,6 +24,7 @@ from headrace.cli.cat import Write, writer
 from headrace.cli.failure import NEGATIVE, OK, notice, tell, visible
 from headrace.cli.group import Command
 from headrace.cli.options import AGE, completes, json_option, open_queue, queue_argument
+from headrace.cli.ordering import ordered, ordering_options
 from headrace.cli.output import echo_json, json_line, product_values
 from headrace.cli.station_chain import existing_station
 from headrace.cli.stream import stop_when_unread
@@ -46,6 +47,7 @@ class _Run:
     station: str
     as_json: bool
     retries: bool  # the station parks a product after some deliveries, so trying again comes to an end
+    stream: Iterator[Batch] | None = None  # what orders the products of the consumer
     failures: int = 0
 
     def fail(self, product: Batch, sequence: int, reason: str) -> None:
@@ -65,12 +67,13 @@ class _Run:
 @click.option("--exec-timeout", "exec_s_max", type=AGE, help="End a program after this long, as failed.")
 @click.option("--count", type=click.IntRange(min=1), help="End after this many products.")
 @click.option("--follow", is_flag=True, help="Wait for new products. [default: end when no product is waiting]")
+@ordering_options
 @click.option("--output", metavar="DIR", help="Write each payload to a file of its own in DIR.")
 @click.option("--separator", default="", metavar="TEXT", help=r"Between payloads on standard output, such as '\n'.")
 @json_option
 def take(
     queue_path: str, name: str, command: str | None, exec_s_max: float | None, count: int | None, follow: bool,
-    output: str | None, separator: str, as_json: bool,
+    in_order: float | None, pace: float | None, output: str | None, separator: str, as_json: bool,
 ) -> int:  # fmt: skip
     """Take the products of the station NAME of QUEUE, as one of its consumers, and write their payloads.
 
@@ -85,6 +88,7 @@ def take(
     \b
     Example:
       headrace station take wx.queue decode --count 10 --separator '\\n'
+      headrace station take wx.queue decode --follow --in-order 200ms
       headrace station take wx.queue decode --follow --exec 'gzip > "out/$HEADRACE_SEQUENCE.gz"'
     """
     if command is None and exec_s_max is not None:
@@ -97,12 +101,13 @@ def take(
         retries = station.terms.deliveries_max > 0
         with station.attach() as consumer:
             tell(f"attached to station {name} of {queue.path}")
-            run = _Run(consumer, name, as_json, retries)
-            unread = stop_when_unread(consumer.interrupt)
-            if write is not None:
-                _write_all(run, write, count, follow)
-            else:
-                _process_all(run, str(command), exec_s_max, count, follow)
+            with ordered(consumer, in_order, pace, None if follow else 0) or nullcontext() as stream:
+                run = _Run(consumer, name, as_json, retries, stream)
+                unread = stop_when_unread(consumer.interrupt if stream is None else stream.stop)
+                if write is not None:
+                    _write_all(run, write, count, follow)
+                else:
+                    _process_all(run, str(command), exec_s_max, count, follow)
             if unread.is_set():
                 raise BrokenPipeError
     return NEGATIVE if run.failures else OK
@@ -110,13 +115,23 @@ def take(
 
 def _taken(run: _Run, n: int, count: int | None, follow: bool) -> Iterator[Batch]:
     """Batches of up to `n` products, `count` in all. Ends when interrupted; without `follow`, when none is waiting."""
-    left = count
+    left, parts = count, None if run.stream is None else _parts(run.stream, n)
     while left is None or left > 0:
-        batch = run.consumer.get(n if left is None else min(n, left), None if follow else 0)
-        if not len(batch):
+        wanted = n if left is None else min(n, left)
+        batch = run.consumer.get(wanted, None if follow else 0) if parts is None else next(parts, None)
+        if batch is None or not len(batch):
             return
+        if len(batch) > wanted:  # of a buffer: the others go back when the consumer detaches
+            batch = batch.take(range(wanted))
         yield batch
         left = None if left is None else left - len(batch)
+
+
+def _parts(stream: Iterator[Batch], n: int) -> Iterator[Batch]:
+    """Batches of a buffer or pacer, cut to `n` products."""
+    for batch in stream:
+        for begin in range(0, len(batch), n):
+            yield batch.take(range(begin, min(begin + n, len(batch))))
 
 
 def _write_all(run: _Run, write: Write, count: int | None, follow: bool) -> None:

@@ -43,11 +43,14 @@ class GapReports:
         notice(f"{error.problem}; reading continues at {error.next}", self._as_json, damaged=range_of)
 
 
-def follow(follower: "AnyFollower", gaps: GapReports) -> Iterator["Batch"]:
-    """Batches as they arrive; lost ranges and damaged products are reported and skipped."""
+def follow(follower: "AnyFollower", gaps: GapReports, stream: "Iterator[Batch] | None" = None) -> Iterator["Batch"]:
+    """Batches as they arrive; lost ranges and damaged products are reported and skipped.
+
+    `stream` is a release buffer or a pacer of the follower, to be read instead of it.
+    """
     while True:
         try:
-            for batch in follower:
+            for batch in follower if stream is None else stream:
                 if batch.lost is not None:
                     gaps.lost(batch.lost)
                 yield batch

@@ -38,6 +38,7 @@ class BufferStatistics:
     late: int  # of the released, or raised as LateError
     dropped_late: int
     repeated: int  # copies of products that were held already; not released
+    restarts: int  # how often the order began anew, since all was late
     releases: dict[str, int]  # by what was met: products, bytes, hold, end
 
 
@@ -64,5 +65,5 @@ class ReleaseBuffer(OrderedStream):
         held, counts = self._releasing.held, self._releasing.counts
         return BufferStatistics(
             len(held), held.bytes, counts.received, counts.released, counts.late, counts.dropped_late, counts.repeated,
-            dict(self._releasing.causes),
+            counts.restarts, dict(self._releasing.causes),
         )  # fmt: skip

@@ -4,7 +4,9 @@
     sort_in  the keys of new batches go to their places among those held before
     take     the oldest, as one batch; the kernel copies 120 bytes for each product and no payload
 
-The order is that of `created_ns`, then of the origin's name, then of its sequence there. A product that is held twice,
+The order is that of `created_ns`, then of the origin's name, then of its sequence there. A time stamp that is more than
+a second later than the arrival in the queue is wrong, and counts as that: otherwise one clock that is an hour ahead
+would make the products of all others late. A product that is held twice,
 because two sources have it or a lease was lost, is released once: the copy that came last, since only its lease counts.
 
 The oldest products may have been created before products that were released already: these are late.
@@ -32,12 +34,21 @@ KEY = np.dtype(
 )  # fmt: skip
 Keys = npt.NDArray[np.void]
 
+_AHEAD_NS = np.uint64(1_000_000_000)
+
 
 @dataclass(slots=True)
 class _HeldPart:
     part: Part
     arrived_ns: int
     left: int  # of its products
+
+
+def time_stamps(batch: Batch) -> npt.NDArray[np.uint64]:
+    """By what products are ordered."""
+    created, inserted = batch.columns["created_ns"], batch.columns["inserted_ns"]
+    is_wrong = created > inserted + _AHEAD_NS
+    return np.where(is_wrong & (inserted > 0), inserted, created) if is_wrong.any() else created
 
 
 class Held:
@@ -66,7 +77,8 @@ class Held:
         if not count:
             return
         columns, keys = batch.columns, np.empty(count, KEY)
-        for name in ("created_ns", "origin_sequence", "sequence"):
+        keys["created_ns"] = time_stamps(batch)
+        for name in ("origin_sequence", "sequence"):
             keys[name] = columns[name]
         keys["origin"] = columns["origin"]
         if self._names is not None:
@@ -153,12 +165,8 @@ class Held:
 
     def arrived_until(self, moment_ns: int) -> int:
         """How many of the first products to take, so that none is left that arrived at this moment or before."""
-        newest = -1
-        for number, each in self._parts.items():
-            if each.arrived_ns > moment_ns:
-                break
-            newest = number
-        places = np.flatnonzero(self._keys["part"] <= np.uint64(newest)) if newest >= 0 else []
+        later = next((number for number, each in self._parts.items() if each.arrived_ns > moment_ns), self._number)
+        places = np.flatnonzero(self._keys["part"] < np.uint64(later))
         return int(places[-1]) + 1 if len(places) else 0
 
     # --- take -------------------------------------------------------------------------------------

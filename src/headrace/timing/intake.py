@@ -138,7 +138,10 @@ class Intake:
         self._stopping.set()
         self.wake()
         for source in self.sources:
-            source.interrupt() if is_consumer(source) else source.stop()
+            if is_consumer(source):
+                source.interrupt()
+            elif _is_follower(source):
+                source.stop()
 
     def join(self) -> None:
         """Wait until the threads have ended."""
@@ -150,11 +153,9 @@ class Intake:
     # --- the threads ------------------------------------------------------------------------------
 
     def _run(self, number: int) -> None:
-        source = self.sources[number]
-        batches = self._get_all(source) if is_consumer(source) else self._follow(source)
         error: BaseException | None = None
         try:
-            for batch in batches:
+            for batch in self._batches(self.sources[number]):
                 with self._changed:
                     self._inbox.append(Arrival(number, batch, time.monotonic_ns()))
                     self._products += len(batch)
@@ -169,6 +170,12 @@ class Intake:
             elif not self._stopping.is_set():
                 self._errors.append(error)
             self._changed.notify_all()
+
+    def _batches(self, source: Source) -> Iterator[Batch]:
+        if is_consumer(source):
+            yield from self._get_all(source)
+        elif _is_follower(source):
+            yield from self._follow(source)
 
     def _get_all(self, consumer: ConsumerSource) -> Iterator[Batch]:
         """Batches of a consumer; ends after `timeout_s` without a product."""

@@ -48,6 +48,7 @@ class PacerStatistics:
     dropped_late: int
     dropped_overdue: int
     repeated: int  # copies of products that were held already; not released
+    restarts: int  # how often the order began anew, since all was late
     jumps: int  # how often the schedule was moved at once
     before: JitterStatistics  # from creation to the queue that the source reads
     after: JitterStatistics  # from creation to the release
@@ -84,6 +85,6 @@ class Pacer(OrderedStream):
         held, counts = schedule.held, schedule.counts
         return PacerStatistics(
             len(held), held.bytes, counts.received, counts.released, schedule.missed, schedule.overdue, counts.late,
-            counts.dropped_late, schedule.dropped_overdue, counts.repeated, schedule.transit.jumps,
+            counts.dropped_late, schedule.dropped_overdue, counts.repeated, counts.restarts, schedule.transit.jumps,
             schedule.before.statistics(), schedule.after.statistics(),
         )  # fmt: skip

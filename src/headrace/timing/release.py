@@ -17,6 +17,8 @@ Late products, created before products that were released already, leave at once
     drop      they are acknowledged and not released
     error     LateError, with the products
 
+If everything that arrives has been late for a second, the clock of the origins was set back: the order begins anew.
+
 Pure logic: time is an argument, and nothing here waits or acknowledges.
 """
 
@@ -31,7 +33,7 @@ import numpy as np
 from headrace.errors import LateError, OptionError
 from headrace.product.batch import Batch
 from headrace.product.joined import JoinedBatch
-from headrace.timing.held import Held
+from headrace.timing.held import Held, time_stamps
 from headrace.units import parse_age, parse_size
 
 NS = 1_000_000_000
@@ -39,6 +41,7 @@ LATE = ("release", "drop", "error")
 HOLD_S_MAX = 3600.0
 PRODUCTS_MAX = 10_000_000
 FACTOR_MIN = 0.5
+ANEW_NS = NS  # of late products only
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,7 @@ class Counts:
     late: int = 0  # arrived after later ones were released; released all the same
     dropped_late: int = 0
     repeated: int = 0  # copies of products that were held already
+    restarts: int = 0  # how often the order began anew
 
 
 class Holding:
@@ -108,11 +112,24 @@ class Holding:
         self.held, self.counts = Held(sources), Counts()
         self.dropped: deque[JoinedBatch] = deque()  # to be acknowledged: nobody gets them
         self._late = late
+        self._late_since_ns: int | None = None  # all that has arrived since then is late
 
     def add(self, batch: Batch, source: int, now_ns: int) -> None:
         """Hold a batch that arrived at this moment."""
         self.counts.received += len(batch)
+        if len(batch):
+            self._look_for_a_clock_set_back(int(time_stamps(batch).max()), now_ns)
         self.held.add(batch, source, now_ns)
+
+    def _look_for_a_clock_set_back(self, newest_ns: int, now_ns: int) -> None:
+        """If everything has been late for a while, the order begins anew."""
+        if newest_ns >= self.held.released_ns:
+            self._late_since_ns = None
+            return
+        self._late_since_ns = now_ns if self._late_since_ns is None else self._late_since_ns
+        if now_ns - self._late_since_ns >= ANEW_NS:
+            self.held.released_ns, self._late_since_ns = 0, None
+            self.counts.restarts += 1
 
     def _sort_in(self) -> None:
         repeated = self.held.sort_in()

@@ -26,8 +26,10 @@ import numpy.typing as npt
 
 from headrace.product.batch import Batch
 from headrace.product.joined import JoinedBatch
+from headrace.timing.held import time_stamps
 from headrace.timing.jitter import Jitter
 from headrace.timing.release import (
+    ANEW_NS,
     HOLD_S_MAX,
     LATE,
     NS,
@@ -42,7 +44,6 @@ OVERDUE = ("release", "drop")
 PRECISION_S_MIN, PRECISION_S_MAX = 10e-6, 1.0
 _WINDOW_NS = 10 * NS
 _SLEW = 0.01
-_ANEW_NS = NS
 _FOLD = 256  # releases whose jitter is computed at once
 
 
@@ -97,7 +98,7 @@ class Transit:
             return
         since_ns, lowest = self._missing or (now_ns, lowest_ns)
         self._missing = since_ns, min(lowest, lowest_ns)
-        if now_ns - since_ns >= _ANEW_NS:
+        if now_ns - since_ns >= ANEW_NS:
             self.jumps += 1
             self._begin(self._missing[1], now_ns)
 
@@ -135,11 +136,11 @@ class Schedule(Holding):
 
     def add(self, batch: Batch, source: int, now_ns: int) -> None:
         if len(batch):
-            created = batch.columns["created_ns"]
-            self.transit.note(now_ns - int(created.max()), now_ns)
+            stamps = time_stamps(batch)
+            self.transit.note(now_ns - int(stamps.max()), now_ns)
             self.transit.move(now_ns)
-            self.missed += int(np.count_nonzero(created < self._created_by(now_ns)))
-            self.before.note(created, batch.columns["inserted_ns"])
+            self.missed += int(np.count_nonzero(stamps < self._created_by(now_ns)))
+            self.before.note(batch.columns["created_ns"], batch.columns["inserted_ns"])
         super().add(batch, source, now_ns)
 
     def _created_by(self, moment_ns: int) -> np.uint64:

@@ -181,6 +181,10 @@ class OrderedStream:
 
     # --- end --------------------------------------------------------------------------------------
 
+    def stop(self) -> None:
+        """Take no more, and end the loop once what is held was released; from any thread. Followers end, too."""
+        self._intake.stop()
+
     def close(self) -> None:
         """Stop taking, and give back what is held; followers end. The batch in hand stays leased."""
         if self._closed:
