@@ -251,3 +251,16 @@ def test_a_product_on_which_with_blocks_fail_is_parked(queue: AnyQueue) -> None:
             raise ValueError("cannot be decoded")
     assert work(station) == []
     assert station.statistics().parked == 1
+
+
+def test_a_part_of_a_batch_is_acknowledged(queue: AnyQueue, station: AnyStation, consumer: AnyConsumer) -> None:
+    put(queue, *"123456")
+    batch = consumer.get_nowait(6)
+    part = batch.take([5, 0, 2])
+    consumer.ack(part.take([0, 2]))
+    consumer.nack(part.take([1]))
+    consumer.discard(batch.take([1]))
+    with pytest.raises(LeaseLostError):
+        consumer.ack(part)
+    counts = station.statistics()
+    assert (counts.acknowledged, counts.discarded, counts.leased, counts.waiting) == (2, 1, 2, 1)

@@ -5,6 +5,9 @@ of the message. The batch at the client is a Batch in every respect. Its payload
 for as long as any of them.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +31,12 @@ class RemoteBatch(Batch):
         super().__init__(rows, rows.names, lost)
         self.got, self.attachment = got, attachment
         self.at = at  # where the site has these products in its batch; None: in the same places
+
+    def take(self, places: Sequence[int] | npt.NDArray[np.integer[Any]]) -> "RemoteBatch":
+        """The products at these places, as a batch without copies; IndexError if there is no such place."""
+        chosen = np.ascontiguousarray(places, np.uint32)
+        at = chosen if self.at is None else self.at[chosen]
+        return RemoteBatch(super().take(chosen), None, self.got, self.attachment, at)
 
 
 def products_of(batch: Batch, head: int, count: int | None = None) -> tuple[Products, bytes]:
