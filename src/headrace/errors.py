@@ -61,6 +61,10 @@
     │   ├── SinkFencedError               a later owner has claimed slices; nothing was stored; `slices` names them
     │   ├── SinkUnavailableError          no space, no lock, no connection; recovers when the cause is removed
     │   └── SinkRefusedError              the result of one product cannot be stored; nothing was stored
+    ├── TransferError                     something about a file on its way (`headrace send`, `headrace receive`)
+    │   ├── NameRefusedError              a name that would lead out of the directory of the receiver, or is invalid
+    │   ├── SourceChangedError            the file changed while it was sent; send it again
+    │   └── TransferIncompleteError       not every receiver, or not every fragment, until the timeout
     ├── PipelineError                     something about the pipeline
     │   ├── TargetError                   an action cannot write; recovers when the cause is removed
     │   └── DataLossError                 products were evicted before the pipeline read them
@@ -417,6 +421,22 @@ class SinkRefusedError(SinkError):
     def __init__(self, problem: str, hint: str, slice: int, sequence: int) -> None:
         super().__init__(problem, hint)
         self.slice, self.sequence = slice, sequence
+
+
+class TransferError(HeadraceError):
+    """Something about a file that is sent or received in fragments."""
+
+
+class NameRefusedError(TransferError):
+    """A file name is invalid, or would lead out of the directory of the receiver."""
+
+
+class SourceChangedError(TransferError):
+    """The file changed while it was sent. Recovers when it is sent again."""
+
+
+class TransferIncompleteError(TransferError):
+    """A transfer was not finished until the timeout. What has arrived is kept, and the next run continues."""
 
 
 class PipelineError(HeadraceError):

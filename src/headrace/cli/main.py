@@ -60,6 +60,8 @@ COMMANDS = {
     "put": LazyCommand("put:put", "Put files, standard input or lines of text into a queue."),
     "watch": LazyCommand("watch:watch", "Follow a queue, one line per product."),
     "cat": LazyCommand("cat:cat", "Write payloads to standard output or to files."),
+    "send": LazyCommand("send:send", "Send files and directories through a queue, in fragments."),
+    "receive": LazyCommand("receive:receive", "Receive files and directories that are sent in fragments."),
     "select": LazyCommand("select:select", "Check a selection, and try it on samples."),
     "cursor": LazyCommand("cursor:cursor", "Create, list, move and delete durable positions."),
     "station": LazyCommand("station:station", "Create, inspect, change, move and delete stations."),

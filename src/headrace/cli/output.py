@@ -185,3 +185,20 @@ def progress_bar(title: str, total: float | None = None, shown: bool = True) -> 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         yield ProgressBar(progress, progress.add_task(title, total=total))
+
+
+@contextmanager
+def transfer_bar(title: str) -> Iterator[ProgressBar]:
+    """A bar of bytes, with their rate, that disappears at the end of the block."""
+    if not sys.stderr.isatty():
+        yield ProgressBar(None, None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield ProgressBar(progress, progress.add_task(title, total=None))
