@@ -17,6 +17,7 @@ SHOWN = {
     "tasks/share-work.md": [" has 10 products", "nothing is parked at decode"],
     "tasks/follow-a-feed.md": ["SAUS70_KWBC_061400.txt", "a new one", "mine.queue"],
     "tasks/two-sites-with-tls.md": ["valid", "SAUS70_KWBC_061400.txt"],
+    "send.md": ["the file arrived", "results/finished.txt"],
     "from-kafka.md": ["group:"],
     "from-et.md": ["hits"],
     "from-ldm.md": ["SAUS70_KWBC_061400.txt"],
@@ -25,7 +26,7 @@ WITH_SPARK = {"tasks/replace-pqact.md", "tasks/products-into-a-table.md"}  # in 
 
 
 def test_every_page_by_task_and_every_guide_is_run() -> None:
-    pages = [*DOCS.glob("tasks/*.md"), *DOCS.glob("from-*.md")]
+    pages = [*DOCS.glob("tasks/*.md"), *DOCS.glob("from-*.md"), DOCS / "send.md"]
     assert {str(page.relative_to(DOCS)) for page in pages} == SHOWN.keys() | WITH_SPARK
 
 

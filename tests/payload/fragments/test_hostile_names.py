@@ -78,7 +78,7 @@ def test_links_in_the_directory_are_not_followed(queue: Queue, tmp_path: Path) -
 
 def test_set_uid_bits_sizes_and_garbage_are_refused(queue: Queue, tmp_path: Path) -> None:
     _announce(queue, "large", bytes(90))
-    queue.put(b"garbage", feed=FEED, **facts_of([Mark("00" * 16, 1, 1)]) | {"properties": None})
+    queue.put(b"garbage", feed=FEED)
     queue.put_many([b"garbage"], feed=FEED, **facts_of([Mark("00" * 16, 5, 5)]))
     queue.put_many([b"garbage"], feed=FEED, **facts_of([Mark("11" * 16, 4, 5)]))
     queue.put(b"garbage", feed=f"{FEED}/receipts")

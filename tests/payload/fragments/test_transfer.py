@@ -13,7 +13,7 @@ import pytest
 from headrace import Queue
 from headrace.errors import TransferError, TransferIncompleteError
 from headrace.payload.fragments.names import STATE_FOLDER
-from headrace.payload.fragments.receiver import FileReceiver
+from headrace.payload.fragments.receiver import FileReceiver, ReceiverStatistics
 from headrace.payload.fragments.sender import SenderStatistics
 from headrace.payload.fragments.source import list_sources
 from payload.fragments.transfers import FEED, Altered, Receiving, make_file, send
@@ -99,13 +99,17 @@ def test_a_sender_that_was_ended_at_half_sends_only_the_rest(queue: Queue, tmp_p
 
 def test_a_receiver_that_was_ended_at_half_continues(queue: Queue, tmp_path: Path) -> None:
     file = make_file(tmp_path / "big.bin", SIZE)
-    first = Receiving(queue, tmp_path / "in")
+
+    def stop_at_half(told: ReceiverStatistics) -> None:
+        if told.bytes >= SIZE // 2:
+            first.receiver.stop()
+
+    first = Receiving(queue, tmp_path / "in", on_progress=stop_at_half)
     outcome: list[Any] = []
     sending = threading.Thread(target=lambda: outcome.append(send(queue, file)))
     with first:
         sending.start()
-        until(lambda: first.statistics.bytes >= SIZE // 2, "half of the file")
-        first.receiver.stop()
+        first.join()
     assert first.statistics.finished == 0
     with Receiving(queue, tmp_path / "in") as second:
         sending.join(60)

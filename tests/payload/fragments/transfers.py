@@ -60,8 +60,9 @@ class Receiving:
         if kind is None and self.error is not None:
             raise self.error
 
-    def end(self) -> None:
-        self.__exit__(None, None, None)
+    def join(self) -> None:
+        """Wait until it has ended by itself."""
+        self._thread.join(LIMIT_S)
 
 
 class Altered:

@@ -5,7 +5,7 @@
     lock               held while a receiver runs: one for each directory
     *.part, *.journal  files on their way (partial.py, journal.py)
 
-Everything here may be lost with no other harm than that files are received again. Positions are saved about once a
+Everything here may be lost with no other harm than that files are received again. Positions are saved several times a
 second, after what was read up to there; fragments that are read again are recognised by the journal.
 """
 

@@ -6,7 +6,7 @@ A transfer is one file, directory or large product on its way. It travels as pro
     fragment 0 … n-1    the bytes, in pieces of equal size; the last one may be shorter
     manifest            the same with the BLAKE3 hash of each fragment
 
-All carry the option `fragment`: transfer, number, count. A manifest has the number `count`, which no fragment has. The
+All carry the option `fragment`: transfer, number, count; the manifest has the last number (mark.py). The
 id of a transfer follows from what is sent, so a sender that was killed and runs again continues the same transfer.
 
 The hash of the whole is BLAKE3 over the hashes of the fragments: each fragment is verified alone, in any order, and the

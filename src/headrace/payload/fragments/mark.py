@@ -1,22 +1,22 @@
 """The mark of a fragment: which transfer it belongs to, its number, and how many there are.
 
-Every product of a transfer has one. The manifest of a transfer has the number `count`, which no fragment has.
+Every product of a transfer has one, as its option `fragment`. That counts the manifest, too: of a transfer with n
+fragments these are 0 to n-1, the manifest is number n, and the option says n+1 parts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.product.options import Fragment, Options
 from headrace.product.product import Product
-
-_TRANSFER, _NUMBER, _COUNT = "transfer", "number", "count"
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
     transfer: str  # hexadecimal
     number: int
-    count: int
+    count: int  # of fragments, without the manifest
 
     @property
     def is_manifest(self) -> bool:
@@ -25,13 +25,11 @@ class Mark:
 
 def mark_of(product: Product) -> Mark | None:
     """The mark of a product; None if it is no fragment."""
-    properties: Mapping[str, Any] = product.properties
-    transfer, number, count = (properties.get(name) for name in (_TRANSFER, _NUMBER, _COUNT))
-    if not isinstance(transfer, str) or not isinstance(number, int) or not isinstance(count, int):
-        return None
-    return Mark(transfer, number, count)
+    part = product.options.fragment
+    return None if part is None else Mark(part.transfer.hex(), part.number, part.count - 1)
 
 
 def facts_of(marks: Sequence[Mark]) -> dict[str, Any]:
     """What `put_many` takes so that each product has its mark."""
-    return {"properties": [{_TRANSFER: m.transfer, _NUMBER: m.number, _COUNT: m.count} for m in marks]}
+    parts = [Fragment(bytes.fromhex(mark.transfer), mark.number, mark.count + 1) for mark in marks]
+    return {"options": [Options(fragment=part) for part in parts]}

@@ -53,7 +53,7 @@ from headrace.units import format_count, format_size
 OPEN_MAX = 1024  # files on their way at once
 _BATCH_BYTES = 32 << 20
 _REPORT_S = 0.05  # between receipts, unless one is due for another reason
-_SAVE_S = 1.0
+_SAVE_S = 0.2
 _ASK_S = (2.0, 5.0, 10.0, 30.0, 60.0)
 _FULL_S = 1.0  # before a full disk is tried again
 _SLEEP_S = 0.5

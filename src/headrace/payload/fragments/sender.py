@@ -176,10 +176,10 @@ class Sender:
             while self._step():
                 self._on_progress(self._told())
         finally:
-            if follower is not None:
-                follower.stop()
-                self._is_woken.set()
-                listener.join(5.0)
+            for _ in range(100):  # a stop is missed by a thread that is just about to sleep
+                if follower is not None and listener.is_alive():
+                    follower.stop()
+                    listener.join(0.05)
             self._reads.shutdown(cancel_futures=True)
             for sending in self._open.values():
                 sending.source.close()
