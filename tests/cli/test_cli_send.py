@@ -17,7 +17,9 @@ def _prepared(tmp_path: Path) -> None:
 def test_files_that_were_sent_are_received_once(run: Run, tmp_path: Path) -> None:
     _prepared(tmp_path)
     sent = run("send", "a.txt", "run", "q", "--no-wait")
-    assert sent.exit_code == 0 and "put" in sent.stdout and "run/sub/b.bin" in sent.stdout
+    assert sent.exit_code == 0
+    assert "put" in sent.stdout
+    assert "run/sub/b.bin" in sent.stdout
     received = run("receive", "in", "--from", "q", "--once")
     assert received.exit_code == 0, received.output
     assert "received 4 files" in received.stdout
@@ -29,9 +31,11 @@ def test_json_names_each_file_and_ends_with_totals(run: Run, tmp_path: Path) -> 
     _prepared(tmp_path)
     *files, totals = objects(run("send", "a.txt", "run", "q", "--no-wait", "--json").stdout)
     assert [each["name"] for each in files] == ["a.txt", "run", "run/sub", "run/sub/b.bin"]
-    assert totals["finished"] == 4 and totals["sent_bytes"] == 200_005
+    assert totals["finished"] == 4
+    assert totals["sent_bytes"] == 200_005
     *files, totals = objects(run("receive", "in", "--from", "q", "--once", "--json").stdout)
-    assert {each["state"] for each in files} == {"done"} and totals["finished"] == 4
+    assert {each["state"] for each in files} == {"done"}
+    assert totals["finished"] == 4
 
 
 def test_exit_codes_say_what_went_wrong(run: Run, tmp_path: Path) -> None:
@@ -39,11 +43,13 @@ def test_exit_codes_say_what_went_wrong(run: Run, tmp_path: Path) -> None:
     assert run("send", "missing", "q").exit_code == 2
     assert run("send", "a.txt").exit_code == 2
     silent = run("send", "a.txt", "q", "--timeout", "0.1s")
-    assert silent.exit_code == 3 and "no receiver of feed files has answered" in silent.stderr
+    assert silent.exit_code == 3
+    assert "no receiver of feed files has answered" in silent.stderr
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("mine")
     refused = run("receive", "in", "--from", "q", "--once")
-    assert refused.exit_code == 1 and "is not overwritten" in refused.stderr
+    assert refused.exit_code == 1
+    assert "is not overwritten" in refused.stderr
     assert run("receive", "in", "--from", "q", "--existing", "maybe").exit_code == 2
     assert run("receive", "in", "--from", "absent", "--once").exit_code == 3
 
@@ -53,11 +59,13 @@ def test_two_sources_with_one_name_are_refused(run: Run, tmp_path: Path) -> None
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "a.txt").write_text("two")
     result = run("send", "a.txt", "other/a.txt", "q")
-    assert result.exit_code == 3 and "would have the same name" in result.stderr
+    assert result.exit_code == 3
+    assert "would have the same name" in result.stderr
 
 
 def test_links_in_a_directory_are_named_and_left_out(run: Run, tmp_path: Path) -> None:
     _prepared(tmp_path)
     (tmp_path / "run" / "link").symlink_to("/etc/passwd")
     result = run("send", "run", "q", "--no-wait")
-    assert result.exit_code == 0 and "run/link is not sent" in result.stderr
+    assert result.exit_code == 0
+    assert "run/link is not sent" in result.stderr

@@ -53,7 +53,8 @@ def test_no_name_leads_out_of_the_directory(queue: Queue, tmp_path: Path) -> Non
     _announce(queue, "good")
     with Receiving(queue, root, count=len(HOSTILE)) as receiving:
         until(lambda: len(receiving.received) == len(HOSTILE), "all files")
-    assert receiving.statistics.finished == 1 and receiving.statistics.refused == len(HOSTILE) - 1
+    assert receiving.statistics.finished == 1
+    assert receiving.statistics.refused == len(HOSTILE) - 1
     assert {each.name for each in root.iterdir()} == {STATE_FOLDER, "good"}
     assert {each.name for each in root.parent.iterdir()} == {"in"}
 
@@ -73,7 +74,8 @@ def test_links_in_the_directory_are_not_followed(queue: Queue, tmp_path: Path) -
         until(lambda: len(receiving.received) == 2, "both files")
     assert [each.state for each in receiving.received] == ["refused", "done"]
     assert (outside / "file").read_bytes() == b"mine"
-    assert (root / "last").read_bytes() == b"evil" and not (root / "last").is_symlink()
+    assert (root / "last").read_bytes() == b"evil"
+    assert not (root / "last").is_symlink()
 
 
 def test_set_uid_bits_sizes_and_garbage_are_refused(queue: Queue, tmp_path: Path) -> None:
@@ -86,4 +88,5 @@ def test_set_uid_bits_sizes_and_garbage_are_refused(queue: Queue, tmp_path: Path
     with Receiving(queue, tmp_path / "in", size_max=50, count=3) as receiving:
         until(lambda: len(receiving.received) == 3, "the good file")
     assert {each.name: each.state for each in receiving.received}["good"] == "done"
-    assert receiving.statistics.refused == 2 and receiving.statistics.invalid == 2
+    assert receiving.statistics.refused == 2
+    assert receiving.statistics.invalid == 2

@@ -34,7 +34,8 @@ def test_a_file_that_is_larger_than_the_queue_arrives(queue: Queue, tmp_path: Pa
         told, sent = send(queue, file)
     copy = tmp_path / "in" / "big.bin"
     assert copy.read_bytes() == file.read_bytes()
-    assert stat.S_IMODE(copy.stat().st_mode) == 0o640 and copy.stat().st_mtime_ns == file.stat().st_mtime_ns
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o640
+    assert copy.stat().st_mtime_ns == file.stat().st_mtime_ns
     assert (told.sent_bytes, told.again_bytes) == (SIZE, 0)
     assert [each.state for each in sent] == ["done"] == [each.state for each in receiving.received]
     assert not list((tmp_path / "in" / STATE_FOLDER).glob("*.part"))
@@ -55,7 +56,8 @@ def test_a_directory_arrives_with_everything_in_it_and_links_are_left_out(queue:
     assert told.finished == told.files == 24
     for file in (folder / "a" / "b").iterdir():
         assert (tmp_path / "in" / "run" / "a" / "b" / file.name).read_bytes() == file.read_bytes()
-    assert (tmp_path / "in" / "run" / "none").is_dir() and not (tmp_path / "in" / "run" / "a" / "link").exists()
+    assert (tmp_path / "in" / "run" / "none").is_dir()
+    assert not (tmp_path / "in" / "run" / "a" / "link").exists()
 
 
 def test_a_sparse_file_of_five_gigabytes_stays_sparse(make_quick: Callable[..., Queue], tmp_path: Path) -> None:
@@ -69,7 +71,8 @@ def test_a_sparse_file_of_five_gigabytes_stays_sparse(make_quick: Callable[..., 
     with Receiving(queue, tmp_path / "in"):
         told, _ = send(queue, file)
     copy = tmp_path / "in" / "sparse"
-    assert copy.stat().st_size == 5 << 30 and copy.stat().st_blocks * 512 < 10 << 20
+    assert copy.stat().st_size == 5 << 30
+    assert copy.stat().st_blocks * 512 < 10 << 20
     assert told.sent_bytes < 10 << 20
     with copy.open("rb") as content:
         content.seek(1 << 30)
@@ -130,7 +133,8 @@ def test_a_damaged_fragment_is_refused_and_sent_again(queue: Queue, tmp_path: Pa
 
     with Receiving(queue, tmp_path / "in") as receiving:
         told, _ = send(Altered(queue, alter), file)
-    assert damaged and receiving.statistics.bad == 1
+    assert damaged
+    assert receiving.statistics.bad == 1
     assert told.again_bytes == 65536
     assert (tmp_path / "in" / "big.bin").read_bytes() == file.read_bytes()
 
@@ -156,7 +160,8 @@ def test_fragments_that_others_evict_are_asked_for_and_sent_again(queue: Queue, 
     with Receiving(queue, tmp_path / "in") as second:
         sending.join(60)
     assert (tmp_path / "in" / "big.bin").read_bytes() == file.read_bytes()
-    assert second.statistics.lost > 0 and outcome[0][0].again_bytes > 0
+    assert second.statistics.lost > 0
+    assert outcome[0][0].again_bytes > 0
 
 
 def test_a_receiver_that_comes_too_late_says_what_is_missing(queue: Queue, tmp_path: Path) -> None:
@@ -213,7 +218,8 @@ def test_two_receivers_get_the_file_and_the_slower_one_sets_the_pace(queue: Queu
     file = make_file(tmp_path / "big.bin", SIZE)
     with Receiving(queue, tmp_path / "one"), Receiving(queue, tmp_path / "two"):
         told, sent = send(queue, file, receivers=2)
-    assert len(sent[0].receivers) == 2 and told.again_bytes == 0
+    assert len(sent[0].receivers) == 2
+    assert told.again_bytes == 0
     for root in ("one", "two"):
         assert (tmp_path / root / "big.bin").read_bytes() == file.read_bytes()
 
@@ -245,7 +251,9 @@ def test_a_file_that_changes_while_it_is_sent_is_withdrawn(queue: Queue, tmp_pat
     with Receiving(queue, tmp_path / "in") as receiving:
         told, sent = send(queue, file, on_progress=change)
         until(lambda: bool(receiving.received), "the news")
-    assert told.failed == 1 and sent[0].state == "withdrawn" and "changed while it was sent" in sent[0].problem
+    assert told.failed == 1
+    assert sent[0].state == "withdrawn"
+    assert "changed while it was sent" in sent[0].problem
     assert receiving.received[0].state == "withdrawn"
     assert [each.name for each in (tmp_path / "in").iterdir()] == [STATE_FOLDER]
 
@@ -255,7 +263,8 @@ def test_a_file_that_was_received_is_sent_again_only_if_it_was_removed(queue: Qu
     with Receiving(queue, tmp_path / "in"):
         send(queue, file)
         again, _ = send(queue, file)
-        assert again.finished == 1 and again.sent_bytes == 0
+        assert again.finished == 1
+        assert again.sent_bytes == 0
         (tmp_path / "in" / "a.bin").unlink()
         once_more, _ = send(queue, file)
     assert once_more.finished == 1

@@ -35,13 +35,13 @@ class Receiving:
     def __init__(self, queue: AnyQueue, root: Path, **options: Any) -> None:
         self.received: list[Received] = []
         self.receiver = FileReceiver(queue, root, FEED, **{"on_received": self.received.append, **options})
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
         try:
             self.receiver.run()
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 - raised in the thread of the test
             self.error = error
 
     @property
