@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from headrace.errors import (
     AccessDeniedError,
@@ -30,7 +30,9 @@ from headrace.errors import (
     ProductDamagedError,
     TransferIncompleteError,
 )
+from headrace.log.append import Duplicate
 from headrace.log.config import QueueConfig
+from headrace.log.seams import Timeout
 from headrace.payload.fragments import names, partial
 from headrace.payload.fragments.inbox import Inbox
 from headrace.payload.fragments.journal import Entry
@@ -48,6 +50,7 @@ from headrace.payload.fragments.receipt import (
 )
 from headrace.product.batch import Batch
 from headrace.product.product import Product
+from headrace.product.put import PutFacts
 from headrace.units import format_count, format_size
 
 OPEN_MAX = 1024  # files on their way at once
@@ -67,7 +70,9 @@ class ReceiveQueue(Protocol):
     def config(self) -> QueueConfig: ...
     @property
     def next(self) -> int: ...
-    def put(self, payload: Any, *, feed: str, ident: str = "", **facts: Any) -> Any: ...
+    def put(
+        self, payload: Any, *, feed: str, ident: str = "", timeout: Timeout = None, **facts: Unpack[PutFacts]
+    ) -> int | Duplicate: ...
     def follow(self, start: Any = ..., selection: Any = ..., *, bytes_limit: Any = ...) -> Any: ...
 
 

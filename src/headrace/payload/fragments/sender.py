@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 import msgspec
 import numpy as np
@@ -33,11 +33,15 @@ import numpy.typing as npt
 from blake3 import blake3
 
 from headrace.errors import HeadraceError, SourceChangedError, TransferError, TransferIncompleteError
+from headrace.log.append import Receipt
+from headrace.log.columns import PutColumns, Texts
 from headrace.log.config import QueueConfig
+from headrace.log.seams import Timeout
+from headrace.payload.fragments import receipt as receipts
 from headrace.payload.fragments.manifest import HASH_BYTES, Manifest, encode_manifest, hash_of, zeros_hash
 from headrace.payload.fragments.mark import Mark, facts_of
 from headrace.payload.fragments.ranges import Numbers, numbers_of
-from headrace.payload.fragments.receipt import Receipt, TransferState, decode_receipt, receipts_feed
+from headrace.payload.fragments.receipt import TransferState, decode_receipt, receipts_feed
 from headrace.payload.fragments.source import Source
 from headrace.product.batch import Batch
 from headrace.units import format_size
@@ -65,7 +69,9 @@ class SendQueue(Protocol):
 
     @property
     def config(self) -> QueueConfig: ...
-    def put_many(self, payloads: Any, *, feed: Any, ident: Any = "", **facts: Any) -> Any: ...
+    def put_many(
+        self, payloads: Any, *, feed: Texts, ident: Texts = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
+    ) -> Receipt: ...
     def follow(self, start: Any = ..., selection: Any = ...) -> Any: ...
 
 
@@ -150,7 +156,7 @@ class Sender:
         self._window = self._config.size // 2
         self._open: dict[str, Sending] = {}
         self._receivers: dict[str, Receiver] = {}
-        self._came: deque[Receipt] = deque()
+        self._came: deque[receipts.Receipt] = deque()
         self._is_woken = threading.Event()
         self._listen_error: HeadraceError | None = None
         self._sequences, self._totals = [0], [0]  # of what was put: sequences, and bytes up to there
@@ -235,7 +241,7 @@ class Sender:
         if self._listen_error is not None:
             raise self._listen_error
 
-    def _take_receipt(self, receipt: Receipt) -> None:
+    def _take_receipt(self, receipt: receipts.Receipt) -> None:
         is_ours = receipt.origin == self._config.origin and len(self._sequences) > 1
         if is_ours and receipt.seen >= self._sequences[1]:
             receiver = self._receivers.setdefault(receipt.receiver, Receiver(receipt.where))
@@ -248,7 +254,7 @@ class Sender:
             if sending is not None:
                 self._take_state(sending, receipt, state)
 
-    def _take_state(self, sending: Sending, receipt: Receipt, state: TransferState) -> None:
+    def _take_state(self, sending: Sending, receipt: receipts.Receipt, state: TransferState) -> None:
         is_fresh = receipt.origin == self._config.origin and 0 < sending.begun <= receipt.seen
         if state.state in ("done", "refused"):
             if is_fresh:
