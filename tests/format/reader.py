@@ -26,6 +26,7 @@ from typing import Any
 import xxhash
 
 VERSION = 1
+CONTROL_VERSION = 2
 CONFIG_FORMAT = 2
 Layout = dict[str, tuple[int, str]]
 Fields = dict[str, Any]
@@ -49,6 +50,12 @@ RECORD_HEADER: Layout = {
     "properties_bytes": (52, "H"), "slice": (54, "H"),
 }  # fmt: skip
 EXPIRES = 1 << 6
+PLAIN, WITH_OPTIONS = 1, 2
+OPTIONS_BYTES_MAX = 4096
+OPTIONS = {  # type: (name, bytes of the value)
+    1: ("bound", 4), 2: ("replay", 16), 3: ("hops", 1), 4: ("signed", 72), 128: ("compression", 9), 129: ("fragment", 24),
+}  # fmt: skip
+MUST_KNOW = 128
 NO_SLICE = 65535
 SIGNATURE_KINDS = {
     0: "none", 1: "payload blake3", 2: "payload xxh3", 3: "payload md5", 4: "given", 5: "identity blake3",
@@ -70,6 +77,7 @@ ROW: Layout = {
 }  # fmt: skip
 ROW_CHECKED_BYTES = 30
 ROW_DELETED, ROW_DAMAGED, ROW_EXPIRES, ROW_SIGNED, ROW_CONTINUES, ROW_REVISION = 1, 2, 4, 8, 16, 32
+ROW_OPTIONS = 64
 ROW_HIDDEN = ROW_DELETED | ROW_DAMAGED | ROW_REVISION
 
 NAME_BYTES = 320
@@ -99,7 +107,7 @@ CURSOR_CELL: Layout = {
 }  # fmt: skip
 CELL_CHECKED_BYTES = 56
 
-CONTROL_BYTES = 330_368
+CONTROL_BYTES = 330_560
 CONTROL: Layout = {
     # terms
     "magic": (0, "8s"), "version": (8, "I"), "state": (12, "I"), "uuid": (16, "16s"), "boot": (32, "16s"),
@@ -124,6 +132,13 @@ CONTROL: Layout = {
     "slicings": (600, "Q"), "gap6": (608, "32s"),
     # arrays
     "samples": (640, "2048s"), "attachments": (2688, "65536s"), "directory": (68224, "262144s"),
+    # the clock of the site
+    "clock_turn": (330368, "Q"), "gap7": (330376, "56s"), "clocks": (330432, "128s"),
+}  # fmt: skip
+CLOCK_BYTES = 64
+CLOCK: Layout = {
+    "boot_ns": (0, "Q"), "utc_ns": (8, "Q"), "rate_ppb": (16, "i"), "then_ppb": (20, "i"), "until_boot_ns": (24, "Q"),
+    "bound_ns": (32, "Q"), "drift_ppb": (40, "I"), "source": (44, "I"), "offset_ns": (48, "q"), "reserved": (56, "8s"),
 }  # fmt: skip
 SAMPLE_BYTES = 32
 SAMPLE: Layout = {"boot_ns": (0, "Q"), "products": (8, "Q"), "bytes": (16, "Q"), "duplicates": (24, "Q")}
@@ -188,7 +203,8 @@ def read_record(data: bytes, at: int = 0) -> Fields:
     """The product in the record that begins at byte `at` of `data`; `record` holds exactly its bytes."""
     header = fields_of(RECORD_HEADER, data, at)
     check(header["magic"] == b"HR", f"no record at byte {at}")
-    check_version(header["version"], f"the record at byte {at}")
+    if header["version"] != WITH_OPTIONS:
+        check_version(header["version"], f"the record at byte {at}", PLAIN)
     expires = bool(header["flags"] & EXPIRES)
 
     feed_at = at + RECORD_HEADER_BYTES
@@ -196,7 +212,12 @@ def read_record(data: bytes, at: int = 0) -> Fields:
     ident_at = origin_at + header["origin_bytes"]
     properties_at = ident_at + header["ident_bytes"]
     expires_at = properties_at + header["properties_bytes"]
-    payload_at = at + round8(expires_at + (8 if expires else 0) - at)
+    options_at = options_end = expires_at + (8 if expires else 0)
+    if header["version"] == WITH_OPTIONS:
+        check(options_at + 2 <= len(data), f"the record at byte {at} ends before its options")
+        options_at += 2
+        options_end = options_at + struct.unpack_from("<H", data, options_at - 2)[0]
+    payload_at = at + round8(options_end - at)
     end = payload_at + header["payload_bytes"]
     check(end <= len(data), f"the record at byte {at} ends at {end}, behind the last byte {len(data)}")
 
@@ -211,6 +232,7 @@ def read_record(data: bytes, at: int = 0) -> Fields:
         "ident": text_of(data[ident_at:properties_at]),
         "properties": read_properties(data[properties_at:expires_at]),
         "expiry_ns": struct.unpack_from("<Q", data, expires_at)[0] if expires else None,
+        "options": read_options(data[options_at:options_end], header["version"]),
         "payload": data[payload_at:end],
         "signature": header["signature"],
         "signature_kind": header["flags"] >> 3 & 7,
@@ -232,6 +254,36 @@ def identity_of(product: Fields) -> bytes:
         head = struct.pack("<4H2Q", len(feed), 0, len(origin), 0, product["origin_sequence"], product["created_ns"])
         head += feed + origin
     return head + product["payload"]
+
+
+def read_options(block: bytes, version: int) -> dict[int, bytes]:
+    """Type -> value, in order."""
+    check(bool(block) == (version == WITH_OPTIONS), "a record of version 2 has no options")
+    check(len(block) <= OPTIONS_BYTES_MAX, "the options are too long")
+    options: dict[int, bytes] = {}
+    at = 0
+    while at < len(block):
+        check(at + 2 <= len(block), "the options are cut short")
+        kind, size = block[at], block[at + 1]
+        value = block[at + 2 : at + 2 + size]
+        check(len(value) == size, "the options are cut short")
+        check(kind > max(options, default=0), "the options are out of order")
+        if kind in OPTIONS:
+            check(size == OPTIONS[kind][1], f"option {OPTIONS[kind][0]} has {size} bytes")
+        options[kind] = value
+        at += 2 + size
+    if 129 in options:
+        number, count = struct.unpack_from("<2I", options[129], 16)
+        check(number < count, f"fragment {number} of {count}")
+    return options
+
+
+def time_of(clock: Fields, boot_ns: int) -> int:
+    """UTC by the words of a clock."""
+    passed = max(0, boot_ns - clock["boot_ns"])
+    slewed = min(passed, max(0, clock["until_boot_ns"] - clock["boot_ns"]))
+    corrections = (slewed * clock["rate_ppb"] / 1e9, (passed - slewed) * clock["then_ppb"] / 1e9)
+    return int(clock["utc_ns"]) + passed + sum(map(int, corrections))
 
 
 def read_properties(block: bytes) -> dict[str, int | float | str | bool]:
@@ -274,7 +326,7 @@ def read_control(directory: Path) -> Fields:
     data = (directory / "control").read_bytes()
     check(data[:8] == b"HRCONTRL", "this is not a control file")
     check(data[8:12] != bytes(4), "the control file has version 0")
-    check_version(struct.unpack_from("<I", data, 8)[0], "the control file")
+    check_version(struct.unpack_from("<I", data, 8)[0], "the control file", CONTROL_VERSION)
     check(len(data) == CONTROL_BYTES, f"the control file has {len(data)} bytes instead of {CONTROL_BYTES}")
     control = fields_of(CONTROL, data)
     check(control["uuid"] == uuid.UUID(terms["uuid"]).bytes, "the control file belongs to another queue")

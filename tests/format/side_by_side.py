@@ -7,6 +7,7 @@ from typing import Any
 import reader
 
 from headrace import Batch, Product, Queue
+from headrace.product.options import encode_options
 
 
 def typed(properties: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
@@ -31,6 +32,7 @@ def fast(product: Product) -> dict[str, Any]:
         "expiry_ns": product.expiry_ns,
         "slice": product.slice,
         "properties": typed(product.properties),
+        "options": encode_options(product.options),
     }
 
 
@@ -38,6 +40,7 @@ def slow(product: reader.Fields) -> dict[str, Any]:
     """The same fields from the slow reader; without a kind there is no signature."""
     said = {word: product[word] for word in fast_words if word in product}
     said["properties"] = typed(product["properties"])
+    said["options"] = b"".join(bytes([kind, len(value)]) + value for kind, value in product["options"].items())
     said["signature"] = product["signature"] if product["signature_kind"] else b""
     return said
 

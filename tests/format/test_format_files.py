@@ -196,14 +196,14 @@ def closed(make_queue: MakeQueue) -> Path:
 
 def test_a_control_file_of_a_newer_version_is_refused(closed: Path) -> None:
     file = closed / "control"
-    write_word(closed, "version", 2)
+    write_word(closed, "version", 3)
     before = file.read_bytes()
-    with pytest.raises(QueueVersionError, match=r"control has format 2.*up to 1.*upgrade"):
+    with pytest.raises(QueueVersionError, match=r"control has format 3.*up to 2.*upgrade"):
         Queue.open(closed)
     with pytest.raises(reader.OtherVersion):
         reader.read_queue(closed)
     assert file.read_bytes() == before
-    write_word(closed, "version", 1)
+    write_word(closed, "version", reader.CONTROL_VERSION)
 
 
 def test_a_control_file_of_version_0_is_damaged(closed: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_control_file_of_version_0_is_damaged(closed: Path) -> None:
         Queue.open(closed)
     with pytest.raises(reader.Damaged, match="version 0"):
         reader.read_queue(closed)
-    write_word(closed, "version", 1)
+    write_word(closed, "version", reader.CONTROL_VERSION)
 
 
 def test_a_queue_json_of_a_newer_version_is_refused(closed: Path) -> None:

@@ -174,7 +174,21 @@ def test_a_put_with_an_unknown_feed_releases_the_lock(queue: Queue) -> None:
     log = queue._log.kernel
     with pytest.raises(KeyError):
         log.put_many(
-            [b"x"], "wx/unknown", "", None, np.array([4], np.uint8), None, None, None, None, None, None, None, 0, 0
+            [b"x"],
+            "wx/unknown",
+            "",
+            None,
+            np.array([4], np.uint8),
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            0,
+            0,
         )
     assert holders(queue) == [0, 0]
 

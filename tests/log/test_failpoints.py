@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,8 @@ def work_until_killed(path: Path, ledger: Path, point: str, passes: int) -> None
         cursor.save(queue.next)
         if number % 5 == 4:
             cursor.remove()
+            boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+            queue._log.kernel.set_clock(boot_ns, queue._log.kernel.now_ns() + 1000, 0, 0, 0, 1_000_000, 15_000, 1, 0)
     assert held is None, "the failpoint was never reached"
 
 

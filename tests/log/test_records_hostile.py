@@ -63,7 +63,7 @@ def test_a_forged_record_without_a_fault_is_valid() -> None:
     ("spoilt", "problem"),
     [
         ({"magic": b"HS"}, "not a record"),
-        ({"version": 2}, "version is unknown"),
+        ({"version": 3}, "version is unknown"),
         ({"version": 0}, "version is unknown"),
         ({"flags": 4 | 128}, "flags"),
         ({"signature": bytes(15) + b"s"}, "no kind of signature"),

@@ -9,6 +9,7 @@ from relaying import has_examined, is_live
 from headrace import Queue, Selection
 from headrace.cli.main import headrace
 from headrace.product.cause import Cause
+from headrace.product.options import Options
 from headrace.queue.request_lags import RequestLag, read_lags
 from headrace.relay.receive.receiver import Request
 from support.fleet import Fabric, want
@@ -136,3 +137,27 @@ def test_counts_stay_when_a_request_fails_over_and_when_requests_change(fabric: 
     assert total["expired"] >= 5
     fabric.sites["c"].change_requests([request, want("nothing", name="another")])
     assert fabric.sites["c"].describe().requests[0].left_out["expired"] >= 5
+
+
+@pytest.mark.parametrize("is_early", [False, True], ids=["live", "from the log"])
+def test_products_are_passed_on_as_often_as_their_hops_allow(fabric: Fabric, is_early: bool) -> None:
+    """In a row of three sites; and what stays behind is counted where it would have arrived."""
+    a = fabric.add("a")
+
+    def put_all() -> None:
+        for hops in (None, 0, 1, 2):
+            a.put(b"x", feed="x", ident=f"hops {hops}", options=Options(hops=hops))
+
+    if is_early:
+        put_all()
+    b = fabric.add("b", want("**", "oldest", "a"), near=("a",))
+    c = fabric.add("c", want("**", "oldest", "b"), near=("b",))
+    if not is_early:
+        until(lambda: is_live(fabric, "c") and is_live(fabric, "b"), "both listen")
+        put_all()
+    until(lambda: (b.next, c.next) == (4, 3), "everything that comes is there")
+    assert {each.ident: each.options.hops for each in b.read()} == {"hops None": None, "hops 1": 0, "hops 2": 1}
+    assert {each.ident: each.options.hops for each in c.read()} == {"hops None": None, "hops 2": 0}
+    for name, at in (("b", "a"), ("c", "b")):
+        until(lambda name=name, at=at: left_out(fabric, name, at) == {"not passed on": 1}, "it is counted")  # type: ignore[misc]
+        assert not fabric.sites[name].problems()

@@ -9,6 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from headrace.product.options import Options, OriginSignature, Replay
+
 FAR = 1 << 62
 LAST = (1 << 63) - 1
 
@@ -30,6 +32,18 @@ foreign = st.fixed_dictionaries(
 )
 
 
+_numbers = st.integers(0, (1 << 64) - 1)
+options = st.builds(  # without those that change what the payload means
+    Options,
+    replay=st.none() | st.builds(Replay, run=_numbers, sequence=_numbers),
+    hops=st.none() | st.integers(0, 255),
+    signed=st.none() | st.builds(OriginSignature, key=_numbers, signature=st.binary(min_size=64, max_size=64)),
+    unknown=st.dictionaries(st.integers(5, 127), st.binary(max_size=255), max_size=3).map(
+        lambda d: tuple(sorted(d.items()))
+    ),
+)
+
+
 def puts(payloads: st.SearchStrategy[bytes], *, allow_nan: bool = True) -> st.SearchStrategy[dict[str, Any]]:
     """Arguments of `Queue.put` with one of `payloads`; properties may be NaN only if `allow_nan`."""
     values = st.booleans() | st.integers(-(1 << 63), LAST) | st.floats(allow_nan=allow_nan) | texts
@@ -43,5 +57,6 @@ def puts(payloads: st.SearchStrategy[bytes], *, allow_nan: bool = True) -> st.Se
             "properties": st.dictionaries(names, values, min_size=1, max_size=5),
             "slice": st.integers(0, 65534),
             "signature": st.binary(min_size=16, max_size=16),
+            "options": options,
         },
     )

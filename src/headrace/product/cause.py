@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 LostBy = Literal["evicted", "evicted unseen", "damaged", "too large"]  # named as a range of sequences
 Cause = Literal[
     "filtered", "duplicate", "expired", "too old", "not permitted", "deleted", "damaged", "too large", "evicted",
-    "evicted unseen", "refused", "discarded", "returned",
+    "evicted unseen", "refused", "discarded", "returned", "not passed on",
 ]  # fmt: skip
 
 MEANING: dict[Cause, str] = {
@@ -33,10 +33,12 @@ MEANING: dict[Cause, str] = {
     "refused": "the receiving queue can never take it: its payload is too large there, for example",
     "discarded": "the policy of a station or channel dropped it, or a consumer discarded it",
     "returned": "it was put at the receiving site itself, and came back",
+    "not passed on": "its options say that sites do not pass it on, or not any further",
 }
 
-# What somebody has chosen is no problem: the origin by deleting, the requesting site by an `age` clause.
-CHOSEN: tuple[Cause, ...] = ("deleted", "too old")
+# What somebody has chosen is no problem: the origin by deleting or by a limit of hops, the requesting site by an `age`
+# clause.
+CHOSEN: tuple[Cause, ...] = ("deleted", "too old", "not passed on")
 
 
 Word = TypeVar("Word", bound=str)

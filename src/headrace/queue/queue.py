@@ -161,6 +161,7 @@ class Queue:
             slice            the slice of the stream that it belongs to
             signature        16 bytes that replace the signature that the queue computes
             origin, origin_sequence, previous    of a product that was created at another site
+            options          what Headrace itself reads: `Options(hops=0)` keeps the product at this site
 
         `timeout` is how long to wait for a blocking station that is full; by default, forever.
         """

@@ -142,14 +142,16 @@ class Examiner:
     def _examined(self, start: int, batch: Batch) -> Examined:
         self.position = following = batch.next
         rows, too_old = (None, 0) if self._selection.max_age_s is None else self._timely(batch)
+        rows, staying = self._passed_on(batch, rows)
         _, _, deleted, damaged, expired = rows_of(batch).passed_over
         if deleted or damaged:  # the reader may have looked further than the batch goes
             _, deleted, damaged = self._log.count(start, following, self._selection, allowed=self._allowed)
         hidden = 0 if self._allowed is None else self._not_permitted(self._allowed, start, following)
         left_out = _NOTHING
-        if expired or deleted or damaged or too_old or hidden:
+        if expired or deleted or damaged or too_old or staying or hidden:
             counts: dict[Cause, int] = {
                 "expired": expired, "deleted": deleted, "damaged": damaged, "too old": too_old, "not permitted": hidden,
+                "not passed on": staying,
             }  # fmt: skip
             left_out = {cause: count for cause, count in counts.items() if count}
         return Examined(start - 1, max(start, following) - 1, batch, rows, batch.lost, left_out=left_out)
@@ -159,6 +161,15 @@ class Examiner:
         begin, _ = bounds(self._selection, self._log.now()[0])
         rows = np.flatnonzero(batch.columns["created_ns"] >= np.uint64(begin)).astype(np.uint32)
         return rows, len(batch) - len(rows)
+
+    def _passed_on(self, batch: Batch, rows: Places | None) -> tuple[Places | None, int]:
+        """Those of the rows (None: all) that may leave the site, and how many may not."""
+        staying = rows_of(batch).staying()
+        if staying is None:
+            return rows, 0
+        mask = np.frombuffer(staying, np.uint8) == 0
+        leaving = np.flatnonzero(mask).astype(np.uint32) if rows is None else rows[mask[rows]]
+        return leaving, (len(batch) if rows is None else len(rows)) - len(leaving)
 
     def _not_permitted(self, allowed: Allowed, start: int, stop: int) -> int:
         asked = Selection(self._selection.feed, origin=self._selection.origin)

@@ -3,18 +3,19 @@
     list_held   what a selection wants, in the order of the log
     locate      under which sequences products with given signatures are held
 
-Feeds that the client may not receive are left out of both, as from pages.
+Feeds that the client may not receive are left out of both, as from pages, and so is what does not leave the site.
 """
 
 from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.errors import FabricMessageError, ProductDamagedError
 from headrace.link.access import feed_test
 from headrace.log.records import rows_of
-from headrace.product.batch import ROW
+from headrace.product.batch import ROW, Batch
 from headrace.product.feed import FeedPattern
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
@@ -25,6 +26,12 @@ from headrace.relay.messages.query import Inventory, Locate, LocateReply, select
 _NOTHING = (0, 0)
 _WHOLE = 1 << 62  # bytes
 _STRETCH = 4096  # sequences that are looked at together
+
+
+def _leaving(batch: Batch) -> npt.NDArray[np.void]:
+    """The rows of the products that may be passed on."""
+    staying = rows_of(batch).staying()
+    return batch.columns if staying is None else batch.columns[np.frombuffer(staying, np.uint8) == 0]
 
 
 def list_held(queue: Queue, query: Inventory, allowed: Sequence[FeedPattern]) -> InventoryReply:
@@ -41,7 +48,7 @@ def list_held(queue: Queue, query: Inventory, allowed: Sequence[FeedPattern]) ->
     if start < queue.next:
         try:
             batch = read(start)
-            columns, upto = batch.columns, batch.next - 1
+            columns, upto = _leaving(batch), batch.next - 1
             lost = (batch.lost.first, batch.lost.last) if batch.lost else _NOTHING
             is_partial |= rows_of(batch).passed_over[3] > 0
         except ProductDamagedError as error:
@@ -64,7 +71,7 @@ def locate(queue: Queue, query: Locate, allowed: Sequence[FeedPattern]) -> Locat
         first = int(held[0])
         near = held[held < np.uint64(first + _STRETCH)]
         with suppress(ProductDamagedError):  # what cannot be read is not held
-            shown.append(read(first, int(near[-1]) + 1).columns["sequence"].copy())
+            shown.append(_leaving(read(first, int(near[-1]) + 1))["sequence"].copy())
         held = held[len(near) :]
     sequences = np.where(np.isin(sequences, np.concatenate(shown)), sequences, np.uint64(0))
     return LocateReply(queue_id(queue), sequences.tobytes())

@@ -5,6 +5,7 @@
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
 cdef packed struct Ref:              # 120 bytes: one product as the Batch sees it
@@ -63,6 +64,7 @@ REF_FIELDS = {                       # field of a Ref: (offset, bytes); product/
     "deliveries": (<char *>&ref_shape.deliveries - <char *>&ref_shape, sizeof(ref_shape.deliveries)),
     "revisions": (<char *>&ref_shape.revisions - <char *>&ref_shape, sizeof(ref_shape.revisions)),
     "ticket": (<char *>&ref_shape.ticket - <char *>&ref_shape, sizeof(ref_shape.ticket)),
+    "reserved": (<char *>&ref_shape.reserved - <char *>&ref_shape, sizeof(ref_shape.reserved)),
 }
 
 cdef struct Wanted:

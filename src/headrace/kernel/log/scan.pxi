@@ -428,6 +428,26 @@ cdef class Rows:
         cdef Ref *ref = &self.refs[place]
         return PyBytes_FromStringAndSize(<char *>options_of(ref), ref.options_bytes)
 
+    def staying(self):
+        """A byte for each row: 1 if no other site may get the product. None if there is no such row."""
+        cdef const uint8_t *hops
+        cdef uint8_t *mask = NULL
+        cdef Ref *ref
+        cdef size_t i
+        found = None
+        for i in range(self.count):
+            ref = &self.refs[i]
+            if ref.options_bytes == 0:
+                continue
+            hops = find_option(<const uint8_t *>options_of(ref), ref.options_bytes, OPTION_HOPS)
+            if hops == NULL or hops[0] != 0:
+                continue
+            if found is None:
+                found = bytearray(self.count)
+                mask = <uint8_t *>PyByteArray_AS_STRING(found)
+            mask[i] = 1
+        return found
+
     def record(self, size_t place):
         """The record of one row, as it is in the log."""
         return PyBytes_FromStringAndSize(

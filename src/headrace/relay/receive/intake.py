@@ -13,7 +13,7 @@ import numpy as np
 
 from headrace.errors import HeadraceError, InvalidError
 from headrace.link.keys import OWN
-from headrace.log.append import in_halves
+from headrace.log.append import in_halves, put_batch
 from headrace.queue import Queue, Receipt
 from headrace.queue.queue import log_of
 from headrace.relay.flows import Flows, Mask
@@ -87,7 +87,7 @@ class Intake:
         """Put, and wait while the disk or the queue is full; InvalidError if the queue can never take it as it is."""
         while not waiting.is_stopping:
             try:
-                receipt = self._queue.put_batch(page.batch, keep, timeout=_RETRY_S)
+                receipt = put_batch(log_of(self._queue), page.batch, keep, _RETRY_S, passed_on=True)
                 self._count(arrivals, page, keep, receipt)
                 arrivals.waiting = ""
                 return
