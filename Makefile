@@ -18,11 +18,11 @@ demo: $(VENV)/.ready
 	$(BIN)/headrace demo
 
 test: $(VENV)/.ready-test
-	$(BIN)/python -m pytest -m "not soak" --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not soak" --numprocesses $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 # For everyday work: what needs neither Spark nor herds of processes, in about a minute.
 quick: $(VENV)/.ready-test
-	$(BIN)/python -m pytest -m "not soak and not spark and not processes" --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder -q
+	$(BIN)/python -m pytest -m "not soak and not spark and not processes" --numprocesses $(WORKERS) --dist loadscope --no-loadscope-reorder -q
 
 soak: $(VENV)/.ready-test
 	$(BIN)/python -m pytest -m soak -s --timeout=7200

@@ -1,5 +1,6 @@
 """Fixtures for all tests. Every queue is checked after its test."""
 
+import gc
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, Phase, settings
 from headrace import Queue
 from headrace.cli.failure import INTERNAL
 from headrace.cli.main import headrace
+from support import grouping
 from support.commandline import PROGRAM, Run
 
 if TYPE_CHECKING:
@@ -32,6 +34,15 @@ os.environ.update({"HEADRACE_SCOUTING": "off", "HEADRACE_SITES": ""})
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+# What is collected stays until the end: the garbage collector need not look at it again and again.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("soak" if config.option.markexpr == "soak" else "suite")
 
@@ -42,19 +53,23 @@ _PROCESS_FILES = ("crash", "kills", "processes", "failpoints", "hang", "steps", 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of a file run in one process, one after the other; so do all that share the SparkSession.
+    """Long groups begin first (`support.grouping`).
 
-    Tests with the fixture of that name get the marker `spark`; those of folders and files above get `processes`.
+    Tests with the fixture `spark` get the marker of that name; those of folders and files above get `processes`.
     """
     for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        if "spark" in fixtures:
+        if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
         if _PROCESS_FOLDERS & set(item.path.relative_to(Path(__file__).parent).parts) or any(
             word in item.path.name for word in _PROCESS_FILES
         ):
             item.add_marker(pytest.mark.processes)
-        item.add_marker(pytest.mark.xdist_group("spark" if "spark" in fixtures else item.path.name))
+    items.sort(key=lambda item: grouping.rank(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return grouping.make_scheduler(config, log)
 
 
 @pytest.fixture
