@@ -57,10 +57,13 @@ def test_the_file_of_a_site_names_it_as_well(run: Run, site: tuple[Path, str]) -
     assert re.fullmatch(r"\S+Z  joined   site hub  \(present\)\n", result.stdout)
 
 
-def test_a_follower_shows_no_map_and_a_map_follows_nothing(run: Run, site: tuple[Path, str]) -> None:
+def test_a_follower_shows_no_map_and_a_map_follows_nothing(
+    run: Run, site: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for options in (("--follow", "--dot"), ("--follow", "--check"), ("--follow", "--flows"), ("--programs",),
                     ("--timeout", "1s")):  # fmt: skip
         assert run("sites", site[1], *options).exit_code == 2
+    monkeypatch.setattr("headrace.cli.sites.CONNECT_S_MAX", 0.5)
     assert run("sites", f"{site[1]}?site=nobody", "--follow").exit_code == 3
 
 

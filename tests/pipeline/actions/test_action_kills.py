@@ -18,7 +18,13 @@ pytestmark = pytest.mark.processes
 
 FILES, TABLES = ("append", "each", "overwrite"), ("parquet", "delta")
 LETTERS = ["rule", "action", "sequence", "feed", "ident", "payload", "batch"]
-STRIDES = {each: int(os.environ.get("KILLS_STRIDE", "6")) for each in ("append", *TABLES)}
+STRIDES = {
+    "append": 12,
+    "each": 2,
+    "overwrite": 3,
+    "parquet": 12,
+    "delta": 12,
+}  # between the steps at which it is killed
 BATCHES_EVERYWHERE = 2  # a kill in the first, in the second, and between them
 
 
@@ -76,10 +82,11 @@ def letters_in(folder: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["batch"], row["rule"], row["sequence"]))
 
 
+@pytest.mark.parametrize("at", ["some steps", pytest.param("each step", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("scenario", FILES + TABLES)
-def test_a_writer_that_is_killed_at_any_step_leaves_every_row_once(tmp_path: Path, scenario: str) -> None:
-    """A kill at each step if there are few, otherwise at each n-th from a random one on."""
-    stride = STRIDES.get(scenario, 1)
+def test_a_writer_that_is_killed_at_any_step_leaves_every_row_once(tmp_path: Path, scenario: str, at: str) -> None:
+    """At each n-th from a random one on; in `make soak` at each."""
+    stride = STRIDES[scenario] if at == "some steps" else 1
     kill(
         scenario,
         tmp_path / "killed",

@@ -326,8 +326,11 @@ def test_a_writer_that_compacts_and_is_killed_many_times_leaves_every_row_once(t
 
 
 @KINDS
-def test_a_writer_that_compacts_and_is_killed_at_any_step_leaves_every_row_once(tmp_path: Path, scenario: str) -> None:
-    stride = int(os.environ.get("KILLS_STRIDE", "12"))
+@pytest.mark.parametrize("stride", [24, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_writer_that_compacts_and_is_killed_at_any_step_leaves_every_row_once(
+    tmp_path: Path, scenario: str, stride: int
+) -> None:
+    """At each n-th from a random one on; in `make soak` at each."""
     kill(scenario, tmp_path / "killed", "everywhere", stride, random.SystemRandom().randint(1, stride), batches=4)
     for folder in (tmp_path / "killed").iterdir():
         judge_table(scenario, folder / "table", 4)

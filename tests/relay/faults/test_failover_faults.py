@@ -105,7 +105,7 @@ def test_what_only_the_standby_has_had_for_a_quarter_of_an_hour_arrives(tmp_path
         finish(fleet, "c", everything)
 
 
-@pytest.mark.parametrize("round_", range(3))
+@pytest.mark.parametrize("round_", [0, *(pytest.param(each, marks=pytest.mark.soak) for each in range(1, 6))])
 def test_a_receiver_that_is_killed_during_the_switch_goes_on_where_it_was(tmp_path: Path, round_: int) -> None:
     with diamond(tmp_path, random_seed()) as fleet:
         fleet.start()
