@@ -1,0 +1,1 @@
+"""One clock: right to a stated bound, and never backwards (docs/time.md)."""
