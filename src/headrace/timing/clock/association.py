@@ -10,7 +10,7 @@ from collections import Counter, deque
 from typing import Literal
 
 from headrace.timing.clock.election import Candidate
-from headrace.timing.clock.packet import Refused, Reply, decode_reply, encode_request
+from headrace.timing.clock.packet import RefusedError, Reply, decode_reply, encode_request
 from headrace.timing.clock.samples import DISPERSION_PPB, PRECISION_NS, STAGES, Rate, Sample, SampleFilter
 
 BURST_S = 2.0
@@ -76,7 +76,7 @@ class Association:
         """The sample of a reply that came at `boot_ns`; None if it is refused, which is counted by cause."""
         try:
             sample, reply = self._examine(datagram, boot_ns)
-        except Refused as refused:
+        except RefusedError as refused:
             self._refuse(refused.cause)
             return None
         self._nonce, self.trouble, self.last = None, "", reply
@@ -88,18 +88,18 @@ class Association:
 
     def _examine(self, datagram: bytes, boot_ns: int) -> tuple[Sample, Reply]:
         if self._nonce is None:
-            raise Refused("repeated")
+            raise RefusedError("repeated")
         reply = decode_reply(datagram, self._nonce)
         self._nonce = None  # also if what follows is refused: the exchange is over
         waited_ns, held_ns = boot_ns - self._sent_ns, reply.sent_ns - reply.received_ns
         delay_ns = waited_ns - held_ns
         if delay_ns < -(PRECISION_NS + reply.precision_ns + waited_ns // 1000):
-            raise Refused("invalid times")  # it says that it held the request for longer than we waited
+            raise RefusedError("invalid times")  # it says that it held the request for longer than we waited
         delay_ns = max(delay_ns, 0)
         dispersion_ns = PRECISION_NS + reply.precision_ns + waited_ns * DISPERSION_PPB // _NS
         distance_ns = (delay_ns + reply.root_delay_ns) // 2 + 1 + reply.root_dispersion_ns + dispersion_ns
         if distance_ns > DISTANCE_NS_MAX:
-            raise Refused("too far")
+            raise RefusedError("too far")
         offset_ns = (reply.received_ns - self._sent_ns + reply.sent_ns - boot_ns) // 2
         return Sample(boot_ns, offset_ns, delay_ns, distance_ns), reply
 

@@ -57,8 +57,9 @@ def elect(candidates: Sequence[Candidate]) -> Elected | None:
     )
     honest = [each for each in candidates if each.sample.low_ns <= narrowest[1] and each.sample.high_ns >= narrowest[0]]
     kept = cluster(honest)
-    verdicts: dict[Hashable, Verdict] = {each.name: "falseticker" for each in candidates}
-    verdicts |= {each.name: "outlier" for each in honest} | {each.name: "truechimer" for each in kept}
+    verdicts: dict[Hashable, Verdict] = dict.fromkeys((each.name for each in candidates), "falseticker")
+    verdicts.update(dict.fromkeys((each.name for each in honest), "outlier"))
+    verdicts.update(dict.fromkeys((each.name for each in kept), "truechimer"))
     offset_ns = min(max(combine(kept), span[0]), span[1])
     return Elected(verdicts, offset_ns, *span, len(honest))
 

@@ -13,6 +13,7 @@ from headrace.timing.clock.association import Association
 from headrace.timing.clock.discipline import Estimate
 from headrace.timing.clock.election import Elected, elect
 from headrace.timing.clock.frequency import Frequency, Point
+from headrace.timing.clock.samples import Rate
 
 
 class Ntp:
@@ -23,6 +24,7 @@ class Ntp:
         self.frequency = Frequency()
         self.verdicts: dict[str, str] = {}
         self.contradicted = 0  # times that a majority contradicted the interval that was stated
+        self.disturbed = 0  # times that the rate of this machine's clock was changed
         self.elected_ns = 0  # when the servers last agreed, in boot time; 0: never
         self._known: Estimate | None = None
         self._newest_ns = 0
@@ -33,7 +35,22 @@ class Ntp:
 
     def start_from(self, known: Estimate) -> None:
         """Continue from what an earlier run knew."""
-        self._known, self.frequency.rate = known, known.rate
+        self._known = known
+        self.frequency.forget(known.rate)
+
+    def disturb(self, change_ppb: int, since_ns: int, boot_ns: int) -> None:
+        """Somebody has changed the rate of this machine's clock at some time since then; positive: it runs faster."""
+        known = self.estimate(boot_ns)
+        rate = Rate(self.frequency.rate.ppb - change_ppb, self.frequency.rate.drift_ppb)
+        self.frequency.forget(rate)
+        for server in self.servers:
+            server.filter.clear()
+        if known is not None:
+            moved_ns = abs(change_ppb) * (boot_ns - since_ns) // 1_000_000_000
+            self._known = Estimate(
+                boot_ns, known.offset_ns, known.low_ns - moved_ns, known.high_ns + moved_ns, self.frequency.rate
+            )
+            self.disturbed += 1
 
     def elect(self, boot_ns: int) -> bool:
         """Hold an election; whether there is a new result."""
@@ -54,7 +71,7 @@ class Ntp:
         if known is None or (elected.low_ns <= known.high_ns and elected.high_ns >= known.low_ns):
             return True
         if 2 * elected.agreeing <= len(self.servers):
-            self.verdicts |= {name: "undecided" for name in self.verdicts}
+            self.verdicts |= dict.fromkeys(self.verdicts, "undecided")
             return False
         self.contradicted += 1
         self.frequency.forget()

@@ -24,7 +24,7 @@ _TO_1970_S = 2_208_988_800  # from 1900
 _REQUEST = bytes([VERSION << 3 | CLIENT]) + bytes(39)
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """A datagram that is no valid reply; `cause` is one of a few words, by which it is counted."""
 
     def __init__(self, cause: str) -> None:
@@ -52,24 +52,24 @@ def encode_request(nonce: bytes) -> bytes:
 
 
 def decode_reply(datagram: bytes, nonce: bytes) -> Reply:
-    """The reply to the request with that nonce; Refused if it is none."""
+    """The reply to the request with that nonce; RefusedError if it is none."""
     if len(datagram) < PACKET_BYTES:
-        raise Refused("too short")
+        raise RefusedError("too short")
     (first, stratum, _, precision, delay, dispersion, reference, _, origin, received, sent) = _PACKET.unpack_from(
         datagram
     )
     if first & 7 != SERVER:
-        raise Refused("wrong mode")
+        raise RefusedError("wrong mode")
     if not 1 <= first >> 3 & 7 <= VERSION:
-        raise Refused("wrong version")
+        raise RefusedError("wrong version")
     if origin != nonce:
-        raise Refused("not our request")
+        raise RefusedError("not our request")
     if stratum == 0:
-        raise Refused(f"kiss {reference.rstrip(bytes(1)).decode('ascii', 'replace')}")
+        raise RefusedError(f"kiss {reference.rstrip(bytes(1)).decode('ascii', 'replace')}")
     if first >> 6 == UNSYNCHRONISED or stratum > STRATUM_MAX:
-        raise Refused("unsynchronised")
+        raise RefusedError("unsynchronised")
     if not received or not sent or sent < received:
-        raise Refused("invalid times")
+        raise RefusedError("invalid times")
     return Reply(
         from_ntp(received), from_ntp(sent), stratum, first >> 6, _short_ns(delay), _short_ns(dispersion),
         max(1, int(2.0 ** max(-30, min(precision, 4)) * _NS)), reference,
@@ -78,7 +78,7 @@ def decode_reply(datagram: bytes, nonce: bytes) -> Reply:
 
 def encode_reply(request: bytes, reply: Reply) -> bytes:
     """The reply of a server to a request; for simulated servers."""
-    precision = max(-30, -round((_NS / reply.precision_ns)).bit_length())
+    precision = max(-30, -round(_NS / reply.precision_ns).bit_length())
     return _PACKET.pack(
         reply.leap << 6 | VERSION << 3 | SERVER, reply.stratum, 6, precision, _to_short(reply.root_delay_ns),
         _to_short(reply.root_dispersion_ns), reply.reference, bytes(8), request[40:48], to_ntp(reply.received_ns),
