@@ -28,8 +28,10 @@ from headrace.site.kinds import (
     SITE_NAME,
     SITE_NAMES,
     SIZE,
+    TIME_SERVERS,
     WHO,
 )
+from headrace.timing.clock.terms import POLL_S, POLL_S_MAX, POLL_S_MIN, SOURCES, Source
 from headrace.toml.kinds import FILE, FLAG, FOLDER, NAME, OUTPUT_FILE, START, age, choice, count
 from headrace.toml.layout import Layout, Table
 
@@ -62,6 +64,14 @@ class QueueTable(msgspec.Struct, frozen=True, kw_only=True, rename={"age_s": "ag
     durability: Annotated[Durability, choice(*DURABILITIES)] = "process"
     dedup: Annotated[Dedup, choice(*DEDUPS)] = "identity"
     hash: Annotated[Hash, choice(*HASHES)] = "blake3"
+
+
+class ClockTable(msgspec.Struct, frozen=True, kw_only=True, rename={"poll_s": "poll"}):
+    """[clock]: where the time of the site comes from."""
+
+    source: Annotated[Source, choice(*SOURCES)] = "auto"
+    servers: Annotated[tuple[str, ...], TIME_SERVERS] = ()
+    poll_s: Annotated[float, age(POLL_S_MIN, POLL_S_MAX, "64s")] = POLL_S
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, rename={"selection": "select", "start": "from"}):
@@ -118,6 +128,7 @@ class SiteConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     site: SiteTable
     queue: QueueTable = QueueTable()
+    clock: ClockTable = ClockTable()
     channel: tuple[ChannelTable, ...] = ()
     request: tuple[Request, ...] = ()
     allow: tuple[Allow, ...] = ()
@@ -128,7 +139,7 @@ class SiteConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 TABLES: dict[str, type[msgspec.Struct]] = {
-    "site": SiteTable, "queue": QueueTable, "channel": ChannelTable, "request": Request, "allow": Allow,
+    "site": SiteTable, "queue": QueueTable, "clock": ClockTable, "channel": ChannelTable, "request": Request, "allow": Allow,
     "tls": TlsTable, "users": UsersTable, "log": LogTable,
 }  # fmt: skip
 REPEATED = ("channel", "request", "allow")  # [[…]]

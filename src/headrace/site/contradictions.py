@@ -14,6 +14,7 @@ from headrace.link.credentials import TlsTerms, check_tls
 from headrace.link.endpoint import SECURE, is_loopback
 from headrace.site.channels import channel_conflicts
 from headrace.site.config import SiteConfig, TlsTable
+from headrace.timing.clock.terms import SERVERS_MAX
 from headrace.toml.document import KeyPath
 
 
@@ -28,6 +29,7 @@ class Contradiction(NamedTuple):
 def contradictions(config: SiteConfig) -> Iterator[Contradiction]:
     """Every contradiction within a configuration."""
     yield from _about_reach(config)
+    yield from _about_clock(config)
     yield from _about_tls(config)
     yield from _about_users(config)
     yield from _about_strangers(config)
@@ -60,6 +62,22 @@ def _about_reach(config: SiteConfig) -> Iterator[Contradiction]:
                 f"{endpoint!r} is this site itself (see listen)",
                 "leave it out",
             )
+
+
+def _about_clock(config: SiteConfig) -> Iterator[Contradiction]:
+    clock = config.clock
+    source, servers = ("clock", "source"), ("clock", "servers")
+    if clock.source == "ntp" and not clock.servers:
+        yield Contradiction(
+            (source, servers), '"ntp" needs servers', 'give some, such as servers = ["ntp1.example.org"]'
+        )
+    if clock.source == "system" and clock.servers:
+        yield Contradiction((servers, source), '"system" uses no servers', 'leave them out, or choose "auto" or "ntp"')
+    for place, server in enumerate(clock.servers):
+        if server in clock.servers[:place]:
+            yield Contradiction(((*servers, place), servers), f"{server!r} is named twice", "leave one out")
+    if len(clock.servers) > SERVERS_MAX:
+        yield Contradiction((servers,), f"there are {len(clock.servers)} servers", f"give at most {SERVERS_MAX}")
 
 
 # --- who is who -----------------------------------------------------------------------------------

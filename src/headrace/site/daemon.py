@@ -30,7 +30,7 @@ from headrace.site.config import SiteConfig
 from headrace.site.loading import check_warnings, load_config, load_functions_of
 from headrace.site.logs import begin_logs
 from headrace.site.site import Site
-from headrace.site.terms import open_queue, principal_of, requests_of, rules_of, session_terms
+from headrace.site.terms import clock_terms, open_queue, principal_of, requests_of, rules_of, session_terms
 
 _SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 _RECOVERABLE = (HeadraceError, OSError, zenoh.ZError)
@@ -120,13 +120,16 @@ class Daemon:
         log.info("%s is loaded", self._file)
 
     def _change(self, config: SiteConfig, terms: SessionTerms, queue: Queue) -> None:
-        """Restart as little as the change needs: the requests, or the session and everything on it."""
+        """Restart as little as the change needs: the requests, the clock, or the session and everything on it."""
         running = self._running
         if terms != running.terms or config.site.beat_s != running.config.site.beat_s:
             running.close()
             self._running = Running(config, terms, queue, self._tally)
-        elif config.request != running.config.request:
+            return
+        if config.request != running.config.request:
             running.site.change_requests(requests_of(config))
+        if config.clock != running.config.clock:
+            running.site.change_clock(clock_terms(config))
 
 
 def _note_signals() -> int:
@@ -143,7 +146,7 @@ def _note_signals() -> int:
 def _start(config: SiteConfig, session: zenoh.Session, terms: SessionTerms, queue: Queue, tally: Tally) -> Site:
     return Site(
         session, queue, requests_of(config), beat_s=config.site.beat_s, rules=rules_of(config),
-        principal=principal_of(config), terms=terms, tally=tally,
+        principal=principal_of(config), terms=terms, tally=tally, clock=clock_terms(config),
     )  # fmt: skip
 
 

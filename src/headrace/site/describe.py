@@ -33,11 +33,12 @@ from headrace.relay.receive.upstream_thread import UpstreamThread
 from headrace.relay.send import Stream, Streams
 from headrace.relay.serve import Server
 from headrace.remote.server.server import RemoteServer
+from headrace.timing.clock.state import ClockState
 
 
 def describe(
     session: zenoh.Session, queue: Queue, server: Server, streams: Streams, receiver: Receiver, remote: RemoteServer,
-    quench: Quench, problems: tuple[Problem, ...],
+    quench: Quench, problems: tuple[Problem, ...], clock: ClockState | None,
 ) -> Description:  # fmt: skip
     """The site at this moment. Its numbers are not taken at one instant, so they may differ by a few products."""
     held, flows = _held(queue), receiver.flows.statistics()
@@ -64,6 +65,7 @@ def describe(
         answered=server.answered,
         refused=server.refused,
         problems=problems,
+        clock=clock,
     )
 
 

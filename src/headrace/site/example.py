@@ -29,6 +29,13 @@ durability = "process"                  # what a product survives: "process" a c
 dedup = "identity"                      # duplicates: equal feed, ident and payload; "payload": as in LDM; or "none"
 hash = "blake3"                         # of the signatures: "blake3", "xxh3" (trusted sources only) or "md5"
 
+# Where the time of this site comes from. "auto": the clock of the system if a daemon such as chronyd disciplines it,
+# otherwise the servers, if there are any. docs/time.md explains it.
+[clock]
+source = "auto"                         # or "system", or "ntp": the servers below, with our own client
+#servers = ["ntp1.example.org", "ntp2.example.org", "192.0.2.7"]    # three or more, so that one may lie
+poll = "64s"                            # how often each server is asked
+
 # Channels that the queue is to have: feed subtrees with terms (docs/channels.md). Missing ones are created.
 #[[channel]]
 #name = "surface"

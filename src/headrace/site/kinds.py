@@ -16,6 +16,7 @@ from headrace.link.endpoint import check_endpoint
 from headrace.log.config import check_age, check_size
 from headrace.product.put import check_origin
 from headrace.selection.pattern import canonical_pattern
+from headrace.timing.clock.terms import check_server
 from headrace.toml.kinds import Kind, Listed, bytes_of, path_kind, readable, seconds_of, text_of
 from headrace.units import exact_age, exact_size
 
@@ -70,8 +71,13 @@ def _listening(value: Any, folder: Path) -> str:
     return check_endpoint(text_of(value, "tcp/127.0.0.1:7447"), listen=True)
 
 
+def _time_server(value: Any, folder: Path) -> str:
+    return check_server(text_of(value, "ntp1.example.org"))
+
+
 ENDPOINTS = Listed("list of endpoints", Kind("endpoint", _endpoint))
 LISTENING = Listed("list of endpoints", Kind("endpoint", _listening))
+TIME_SERVERS = Listed("list of servers", Kind("server", _time_server))
 PATTERNS = Listed("list of feed patterns", Kind("feed pattern", _pattern))
 
 

@@ -22,6 +22,7 @@ its age says when. Kinds:
     progress      the progress of the requests cannot be saved
     function      a function of a selection has failed; a station or a channel names one that this site does not have
     hidden        problems of a site that does not let the program that draws the map receive everything
+    clock         the time of the site is not known to a bound; a time server lies, or does not reply
     ignored       sites from which nothing is requested, because there are too many
     silent        a site does not reply to the program that draws the map
     away          a site from which others request is absent

@@ -34,9 +34,12 @@ from headrace.relay.receive.receiver import Receiver, Request
 from headrace.relay.send import Streams
 from headrace.relay.serve import Server
 from headrace.remote.server.server import RemoteServer, RemoteServerStatistics
+from headrace.site.clock_problems import clock_problems
 from headrace.site.describe import describe, request_lags
 from headrace.site.problems import site_problems
 from headrace.site.watch import Watch
+from headrace.timing.clock.keeper import Keeper
+from headrace.timing.clock.terms import ClockTerms
 
 log = logging.getLogger("headrace.site")
 
@@ -72,19 +75,23 @@ class Site:
     def __init__(
         self, session: zenoh.Session, queue: Queue, requests: list[Request], *, beat_s: float = INTERVAL_S,
         rules: Sequence[Rule] = (), principal: str | None = None, terms: SessionTerms | None = None,
-        tally: Tally | None = None,
+        tally: Tally | None = None, clock: ClockTerms | None = None,
     ) -> None:  # fmt: skip
         """`rules` say what others may read from the log and do with the queue; the session has its own copy.
 
         `principal` is the name by which other sites know this one, for their rules. `terms` are those of the session:
         endpoints that it does not reach are problems of the site. `tally` has the counts of an earlier session.
+        `clock` says where its time comes from; without it, nobody keeps the clock.
         """
         self.name = queue.config.origin
         self._session, self._queue, self._principal, self._terms = session, queue, principal, terms
         self._tally, self._too_large, self._rules = tally or Tally(), TooLarge(), rules
+        self._keeper: Keeper | None = None
         with ExitStack() as parts:
             parts.enter_context(_only_site(queue.path))
             self._check_name(session)
+            self.change_clock(clock)
+            parts.callback(lambda: self.change_clock(None))
             self._start(parts, requests, beat_s, rules)
             self._parts = parts.pop_all()
 
@@ -148,7 +155,7 @@ class Site:
     def _describe(self, server: Server) -> Description:
         return describe(
             self._session, self._queue, server, self._streams, self._receiver, self._remote, self._quench,
-            self.problems(),
+            self.problems(), self._keeper.state if self._keeper is not None else None,
         )  # fmt: skip
 
     def problems(self) -> tuple[Problem, ...]:
@@ -157,8 +164,9 @@ class Site:
 
     def _problems(self, links: Sequence[Problem]) -> tuple[Problem, ...]:
         return site_problems(
-            self._queue, self._streams, self._receiver, self._too_large, links, time.monotonic(), self._rules
-        )
+            self._queue, self._streams, self._receiver, self._too_large, (*links, *clock_problems(self._keeper)),
+            time.monotonic(), self._rules,
+        )  # fmt: skip
 
     def _in_place(self, act: Callable[[], None]) -> None:
         """Do something in the directory of the queue, unless that has been moved: then it is one of the problems."""
@@ -176,6 +184,12 @@ class Site:
         """Replace the requests; those that stay continue at their position."""
         self._receiver.close()
         self._receiver = self._receive(requests)
+
+    def change_clock(self, terms: ClockTerms | None) -> None:
+        """Keep the clock by other terms; None: no longer. It continues from what it shows."""
+        if self._keeper is not None:
+            self._keeper.close()
+        self._keeper = None if terms is None else Keeper(self._queue.path, log_of(self._queue), terms)
 
     def hop(self, sequence: int) -> str | None:
         """The site through which a product of the queue has come; None if it was put here."""

@@ -16,6 +16,7 @@ from headrace.queue import Queue
 from headrace.relay.receive.receiver import Request
 from headrace.selection.functions import Function
 from headrace.site.config import SiteConfig
+from headrace.timing.clock.terms import ClockTerms
 
 _LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # all addresses of this machine, and one of them
 
@@ -29,6 +30,10 @@ def open_queue(config: SiteConfig, functions: Mapping[str, Function]) -> Queue:
         path, size=terms.size, age=terms.age_s, durability=terms.durability, dedup=terms.dedup, hash=terms.hash,
         origin=config.site.name, functions=functions,
     )  # fmt: skip
+
+
+def clock_terms(config: SiteConfig) -> ClockTerms:
+    return ClockTerms(config.clock.source, config.clock.servers, config.clock.poll_s)
 
 
 def requests_of(config: SiteConfig) -> list[Request]:

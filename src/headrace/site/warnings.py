@@ -14,15 +14,26 @@ from headrace.product.ldm_feedtypes import ldm_pattern
 from headrace.site.config import Allow, Request, SiteConfig
 from headrace.site.contradictions import Contradiction
 from headrace.site.terms import rules_of
+from headrace.units import format_count
 
 
 def warnings(config: SiteConfig) -> Iterator[Contradiction]:
     """Every warning about a configuration that is valid."""
+    yield from _about_clock(config)
     for place, request in enumerate(config.request):
         if request.redundancy == "failover":
             yield from _about_circles(config, place, request)
         yield from _about_rules(config, place, request)
         yield from _about_ldm(place, request)
+
+
+def _about_clock(config: SiteConfig) -> Iterator[Contradiction]:
+    if 0 < len(config.clock.servers) < 3:
+        yield Contradiction(
+            (("clock", "servers"),),
+            f"with {format_count(len(config.clock.servers), 'server')}, one that lies cannot be told from an honest one",
+            "name at least three, better four",
+        )
 
 
 def _about_rules(config: SiteConfig, place: int, request: Request) -> Iterator[Contradiction]:

@@ -39,7 +39,7 @@ class UdpServer:
             try:
                 request, address = self._socket.recvfrom(1024)
                 self.asked += 1
-                reply = self._reply(request)
+                reply = self._reply(request) if request else None
                 if reply is not None:
                     late_s = self._out_s + self._back_s + self._chance.expovariate(1.0) * self._jitter_s
                     heapq.heappush(waiting, (time.monotonic() + late_s, self.asked, reply, address))
@@ -60,5 +60,6 @@ class UdpServer:
 
     def close(self) -> None:
         self._stopped.set()
+        self._socket.sendto(b"", self._socket.getsockname())  # ends its wait
         self._thread.join()
         self._socket.close()

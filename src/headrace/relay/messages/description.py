@@ -18,6 +18,7 @@ from headrace.product.cause import Cause, LostBy
 from headrace.product.feed import FeedPattern
 from headrace.relay.flows import OTHERS, FlowStatistics
 from headrace.relay.messages.page import Sequence64, SiteName
+from headrace.timing.clock.state import ClockState
 from headrace.units import format_count
 
 LINKS_MAX = 1000
@@ -137,6 +138,7 @@ class Description(msgspec.Struct, frozen=True):
     answered: int
     refused: int
     problems: Annotated[tuple[Problem, ...], msgspec.Meta(max_length=PROBLEMS_MAX)]
+    clock: ClockState | None = None  # None: nobody keeps it
 
 
 def links_of(session: zenoh.Session) -> tuple[LinkStatus, ...]:
@@ -180,6 +182,7 @@ def visible_to(whole: Description, feeds: Sequence[FeedPattern]) -> Description:
         flows=tuple(flow for flow in whole.flows if flow.feed != OTHERS and covered(flow.feed)),
         flows_in_all=sum(flow.feed != OTHERS and covered(flow.feed) for flow in whole.flows),
         problems=_hidden(whole.problems),
+        clock=None if whole.clock is None else msgspec.structs.replace(whole.clock, servers=()),
     )
 
 
