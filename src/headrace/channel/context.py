@@ -4,7 +4,6 @@ Stations, suppliers and the channel itself stand on the same things: the log, th
 definitions and the channel's name. The definition is always the current one; another process may change it.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +31,7 @@ class ChannelContext:
 
     def now_ns(self) -> int:
         """The time of day, by the clock of the queue."""
-        return self.stations.now_ns() or time.time_ns()
+        return self.stations.time_ns()
 
     def suppliers_file(self, definition: Definition) -> Path:
         """Where the slots of the channel's suppliers are."""

@@ -81,7 +81,7 @@ def sites(
             raise OptionError("--follow shows changes, and no map", "leave out --dot, --check and --flows")
         from headrace.cli.sites_follow import follow_members
 
-        follow_members(_find(find_place(where)), None if programs else "site", timeout, as_json)
+        follow_members(find_site(find_place(where)), None if programs else "site", timeout, as_json)
         return OK
     if programs or timeout is not None:
         raise OptionError("--programs and --timeout are for --follow", "add --follow")
@@ -120,7 +120,7 @@ def _visit(place: Place) -> "tuple[zenoh.Session, str | None]":
 
     show_warnings()
     if place.where.startswith(SITE):
-        found = _find(place)
+        found = find_site(place)
         return found.session, found.principal
     terms = session_terms(place)
     return open_session(terms), principal_of(terms.tls, terms.user)
@@ -149,7 +149,7 @@ def session_terms(place: Place) -> "SessionTerms":
     return replace(visiting_terms(load_config(place.where)), refused_s=REFUSED_S)
 
 
-def _find(place: Place) -> "Found":
+def find_site(place: Place) -> "Found":
     """The site that is meant, and a session in which it is present."""
     from headrace.remote.client.connect import REFUSED_S, find
     from headrace.remote.client.find import find_at

@@ -29,7 +29,7 @@ from headrace.log.seams import Assigned, Timeout, Wait
 from headrace.product.batch import Batch
 from headrace.product.feed import check_feed
 from headrace.product.product import PRIORITY_DEFAULT, PRIORITY_MAX
-from headrace.product.put import PLAIN, Put
+from headrace.product.put import PLAIN, Put, expiry_of
 
 if TYPE_CHECKING:
     from headrace.log.log import Log
@@ -121,8 +121,9 @@ def _put_in_full(log: "Log", payload: Any, feed: str, ident: str, facts: Put, as
         _learn_origin(log.kernel, facts.origin, facts.origin_sequence)
     now_ns, boot_ns = log.now()
     slice_, number = (facts.slice, 0) if assigned is None else (int(assigned.slices[0]), assigned.number)
+    expires_ns = facts.expires_ns(now_ns or log.now_ns()) if facts.expiry else 0
     return log.kernel.put(
-        payload, feed, ident, facts.created, facts.priority, facts.expires_ns(now_ns), facts.properties or None,
+        payload, feed, ident, facts.created, facts.priority, expires_ns, facts.properties or None,
         slice_, facts.signature, facts.origin, facts.origin_sequence, facts.previous, facts.options or None, now_ns,
         boot_ns, number,
     )  # fmt: skip
@@ -164,6 +165,9 @@ def put_columns(log: "Log", payloads: list[Any], columns: Columns, timeout: Time
 
 def _append_columns(log: "Log", payloads: list[Any], columns: Columns, assigned: Assigned | None) -> Appended:
     now_ns, boot_ns = log.now()
+    if isinstance(columns.facts.get("expiry"), str):
+        expires_ns = np.array([expiry_of(columns.facts["expiry"], log.now_ns())], np.uint64)
+        columns = msgspec.structs.replace(columns, facts={**columns.facts, "expiry": expires_ns})
     if assigned is None:
         return log.kernel.put_many(payloads, *columns.arguments(now_ns, boot_ns))
     columns = msgspec.structs.replace(columns, facts={**columns.facts, "slice": assigned.slices})

@@ -10,7 +10,6 @@ slot of a dead process is not mistaken for one whose process id was given to ano
 
 import contextlib
 import os
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,7 +155,7 @@ class Presence:
         self.roles = 0
         self._pid = os.getpid()
         self._started = process_start(self._pid)
-        self._attached_ns = time.time_ns()
+        self._attached_ns = log.now_ns()
         self._slot = self._take()
 
     def _take(self) -> int | None:

@@ -32,7 +32,6 @@ from headrace.product.put import (
     check_bound,
     check_expiry,
     check_origin,
-    expiry_of,
     options_block,
     signature_of,
 )
@@ -92,8 +91,6 @@ class Columns(msgspec.Struct, frozen=True):
         `assigned` is the number of the channels for which functions of users have assigned its slices.
         """
         facts = {"priority": _DEFAULT_PRIORITY, **self.facts}
-        if isinstance(facts.get("expiry"), str):
-            facts["expiry"] = np.array([expiry_of(facts["expiry"], now_ns)], np.uint64)
         return (self.feed, self.ident, *map(facts.get, FACTS), now_ns, boot_ns, assigned)
 
 

@@ -14,7 +14,6 @@ The names of cursors, stations and channels pass the same check (`check_name`).
 
 import os
 import struct
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -215,7 +214,7 @@ class Cursor:
             self._check_there()
             now = self._file.load(self._slot)
             lost_products = now.lost_products + (lost.products if lost else 0)
-            self._file.save(self._slot, CursorState(position, time.time_ns(), lost_products, lost or now.lost))
+            self._file.save(self._slot, CursorState(position, self._log.now_ns(), lost_products, lost or now.lost))
         self._log.sync_cursors()
 
     def _check_there(self) -> None:

@@ -9,7 +9,6 @@ A Log is safe to use from several threads, and after a fork in both processes.
 
 import contextlib
 import os
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -24,6 +23,7 @@ from headrace.errors import HeadraceError, OptionError, QueueClosedError
 from headrace.kernel import _kernel as kernel
 from headrace.log.attach import Presence, attach, hold_presence, is_last
 from headrace.log.check import Finding, Progress, check_queue
+from headrace.log.clock_words import ClockWords, read_clock, write_clock
 from headrace.log.config import QueueConfig, check_age, check_size, read_config, write_config
 from headrace.log.cursor import Cursor, CursorFile, CursorState, check_cursor_name
 from headrace.log.explain import explain, explain_os_error
@@ -100,6 +100,25 @@ class Log:
     def now(self) -> tuple[int, int]:
         """The time, and the elapsed time, by the clock that was given; zeros if there is none."""
         return (self.clock.now_ns(), self.clock.elapsed_ns()) if self.clock is not None else (0, 0)
+
+    def now_ns(self) -> int:
+        """The time of the site: nanoseconds since 1970, UTC."""
+        return self.clock.now_ns() if self.clock is not None else self.kernel.now_ns()
+
+    def read_clock(self) -> ClockWords | None:
+        """The words of the clock; None if nobody has kept it since the machine started."""
+        self.check_open()
+        return read_clock(self.kernel)
+
+    def write_clock(self, words: ClockWords) -> None:
+        """Correct the clock of the site; ValueError if that would put it back."""
+        self.check_open()
+        write_clock(self.kernel, words)
+
+    def clear_clock(self) -> None:
+        """From now on the clock of the system counts."""
+        self.check_open()
+        self.kernel.clear_clock()
 
     @property
     def flush_failure(self) -> Exception | None:
@@ -186,7 +205,7 @@ class Log:
 
         def read(position: int, stop: int | None = None, most: int | None = None) -> Batch:
             self.check_open(always=False)
-            now_ns = self.clock.now_ns() if self.clock else 0
+            now_ns = self.now_ns() if self.clock is not None or bound.max_age_s is not None else 0
             count = limit if most is None else min(limit, most)
             return reader.read(position, count, bytes_max, now_ns, NO_LIMIT if stop is None else stop)
 
@@ -256,7 +275,7 @@ class Log:
         with self.locked():
             slot = self.cursor_file.names().get(name)
             if slot is None:
-                state = CursorState(self.resolve(start), time.time_ns(), 0, None)
+                state = CursorState(self.resolve(start), self.now_ns(), 0, None)
                 slot = self.cursor_file.add(name, state)
         self.sync_cursors()
         return Cursor(self, self.cursor_file, slot, name)
@@ -350,8 +369,7 @@ class Log:
         rows.pick(self.kernel.oldest, 1, 1, (1 << 63) - 1, None)
         oldest = Batch(rows, self.kernel.names)
         oldest_ns = int(oldest.columns["inserted_ns"][0]) if len(oldest) else None
-        now_ns = self.clock.now_ns() if self.clock else time.time_ns()
-        return gather(self.kernel, self.cursor_file, oldest_ns, now_ns, self.flush_failure)
+        return gather(self.kernel, self.cursor_file, oldest_ns, self.now_ns(), self.flush_failure)
 
     def check(self, progress: Progress | None = None) -> list[Finding]:
         """Walk all files and list every inconsistency. May run while others write."""

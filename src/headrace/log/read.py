@@ -271,7 +271,7 @@ def resolve_start(log: kernel.Log, start: Start, clock: Clock | None) -> int:
         return log.oldest
     if start == "next":
         return log.head
-    return log.first_since(time_of(start, clock.now_ns() if clock else time.time_ns()))
+    return log.first_since(time_of(start, clock.now_ns() if clock else log.now_ns()))
 
 
 def time_of(start: Start, now_ns: int) -> int:

@@ -278,7 +278,7 @@ def _enter(path: Path, log: kernel.Log, survey: Survey, number: int) -> None:
         log, data, segment.first, survey.count, False
     )
     boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    age_ns = max(0, time.time_ns() - newest_ns) if newest_ns else 0
+    age_ns = max(0, log.now_ns() - newest_ns) if newest_ns else 0
     log.set_entry(
         number, segment.first, segment.first + survey.count, segment.file, segment.size, payload_bytes, newest_ns,
         max(1, boot_ns - age_ns), marked, marked_bytes,

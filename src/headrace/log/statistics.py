@@ -12,6 +12,7 @@ import msgspec
 
 from headrace.kernel import _kernel as kernel
 from headrace.log.attach import list_attachments
+from headrace.log.clock_words import NO_SOURCE, SOURCES, read_clock
 from headrace.log.config import QueueConfig
 from headrace.log.cursor import CursorFile
 from headrace.units import format_age, format_size
@@ -73,6 +74,15 @@ class Statistics(msgspec.Struct, frozen=True):
     cursors: list[CursorStatistics]
     feeds: list[FeedStatistics]
     flush_failure: str | None
+    clock: "ClockReading"
+
+
+class ClockReading(msgspec.Struct, frozen=True):
+    """The clock of the queue: how far it is from that of the system, and how far it may be from the truth."""
+
+    source: str  # none, system, ntp
+    offset_s: float  # UTC by this clock minus the clock of the system, when it was last corrected
+    bound_s: float | None  # None: unknown
 
 
 def gather(log: kernel.Log, cursors: CursorFile, oldest_ns: int | None, now_ns: int, flush_failure: Any) -> Statistics:
@@ -107,7 +117,15 @@ def gather(log: kernel.Log, cursors: CursorFile, oldest_ns: int | None, now_ns: 
         cursors=[_cursor(cursors, name, slot, state["head"]) for name, slot in sorted(cursors.names().items())],
         feeds=[FeedStatistics(f, products, size, last) for f, last, products, size in sorted(log.feed_totals())],
         flush_failure=str(flush_failure) if flush_failure else None,
+        clock=read_clock_of(log),
     )
+
+
+def read_clock_of(log: kernel.Log) -> ClockReading:
+    words, (_, bound_ns) = read_clock(log), log.now_and_bound()
+    if words is None:
+        return ClockReading(SOURCES[NO_SOURCE], 0.0, None)
+    return ClockReading(SOURCES[words.source], words.offset_ns / 1e9, bound_ns / 1e9 if bound_ns else None)
 
 
 def _cursor(file: CursorFile, name: str, slot: int, head: int) -> CursorStatistics:

@@ -7,7 +7,6 @@ A Queue is safe to use from several threads, and after a fork in both processes.
 """
 
 import os
-import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
@@ -71,6 +70,7 @@ from headrace.station.opening import open_station
 from headrace.station.station import Station
 from headrace.station.stations import StationFiles, Stations
 from headrace.station.terms import Given, StationOptions
+from headrace.timing.clock.state import ClockState, state_of
 from headrace.units import parse_age, parse_size
 
 _QUICK_BYTES = 1 << 16  # a product up to this size is signed and stored in less time than a thread takes to start
@@ -425,8 +425,12 @@ class Queue:
     def wanted_by(self, feed: str) -> list[str]:
         """What wants products of this feed, in words: subscribers elsewhere, stations, reading processes, cursors."""
         self._log.check_open()
-        now_ns = self._log.now()[0] or time.time_ns()
+        now_ns = self._log.now_ns()
         return wanted_by(self.path, self._log, self._stations.document, feed, now_ns)
+
+    def clock(self) -> ClockState:
+        """How right the time of this queue is: its source, its offset and its bound, and what each server says."""
+        return state_of(self.path, self._log.read_clock())
 
     def check(self, progress: Progress | None = None) -> list[Finding]:
         """Walk all files and list every inconsistency. May run while others write."""

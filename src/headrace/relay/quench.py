@@ -10,7 +10,6 @@ queried there while anything is declared hangs forever.
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 
 import zenoh
@@ -41,7 +40,7 @@ class Quench:
         self._session, self._streams, self._queue, self._site = session, streams, queue, site
         self._read = read
         before = read_wanted(queue.path)
-        now_ns = time.time_ns()
+        now_ns = log_of(self._queue).now_ns()
         self._last = {pattern: last or now_ns for pattern, last in before.patterns.items()} if before else {}
         self._noted: dict[str, int] | None = None
         self._look_once()
@@ -60,7 +59,7 @@ class Quench:
 
     def _look_once(self) -> None:
         try:
-            self._last = self._remembered(self._listened() | self._read(), time.time_ns())
+            self._last = self._remembered(self._listened() | self._read(), log_of(self._queue).now_ns())
             self._note()
         except QueueMovedError:
             pass  # a problem of the site; it is tried again at the next look
@@ -105,7 +104,7 @@ class Quench:
         self._stopped.set()
         self._thread.join()
         try:
-            self._last = self._remembered(set(), time.time_ns())
+            self._last = self._remembered(set(), log_of(self._queue).now_ns())
             self._note()
         except (HeadraceError, OSError) as error:
             log.error("the feeds with subscribers are not saved: %s", error)

@@ -28,6 +28,7 @@ from headrace.errors import FabricError, HeadraceError
 from headrace.link.keys import OWN, beat_key, live_key
 from headrace.product.batch import Batch
 from headrace.queue import Queue
+from headrace.queue.queue import log_of
 from headrace.relay.examine import Examined, Examiner, TooLarge
 from headrace.relay.messages.beat import FEEDS_MAX, INTERVAL_S, Beat, encode_beat
 from headrace.relay.messages.page import VERSION, PageHead, encode_head, queue_id, records_of, sequence_bytes
@@ -109,7 +110,7 @@ class Stream:
         upto = int(sequences[-1])
         head = PageHead(
             VERSION, self._site, self._queue_id, self.name, max(self._last.get(feed, 0), self._floor), upto,
-            self._queue.next, len(sequences), time.time_ns(),
+            self._queue.next, len(sequences), log_of(self._queue).now_ns(),
             sequences=b"" if self.name == OWN else sequence_bytes(sequences),
         )  # fmt: skip
         self._publisher(feed).put(records_of(batch, rows), attachment=encode_head(head))
@@ -134,7 +135,7 @@ class Stream:
             recent = self._before | self._recent
             examined = self._examiner.position - 1
             beat = Beat(VERSION, self._site, self._queue_id, self.name, self._since, examined,
-                        recent if len(recent) <= FEEDS_MAX else None, time.time_ns(), self._started_ns,
+                        recent if len(recent) <= FEEDS_MAX else None, log_of(self._queue).now_ns(), self._started_ns,
                         self._interval_ms, self._left_out)  # fmt: skip
             self._before, self._recent = self._recent, {}
             self._since, self._examined = self._examined, examined

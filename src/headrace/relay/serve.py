@@ -13,7 +13,6 @@ range (examine.py). Of feeds that the client may not receive it says only how ma
 import logging
 import queue as backlog
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
@@ -27,6 +26,7 @@ from headrace.link.keys import log_key
 from headrace.product.batch import Lost
 from headrace.product.feed import FeedPattern
 from headrace.queue import Queue
+from headrace.queue.queue import log_of
 from headrace.relay.examine import Examined, Examiner, TooLarge
 from headrace.relay.inventory import list_held, locate
 from headrace.relay.messages.beat import INTERVAL_S
@@ -89,7 +89,7 @@ class Server:
         self._describe, self._rules, self._too_large, self._narrow = describe, rules, too_large, narrow
         self._find_sources = find_sources
         key = f"{log_key(site)}/**"
-        self.started_ns, self._beat_s = started_ns or time.time_ns(), beat_s
+        self.started_ns, self._beat_s = started_ns or log_of(queue).now_ns(), beat_s
         self._backlog: backlog.Queue[zenoh.Query | None] = backlog.Queue(_BACKLOG)
         self.answered = self.refused = 0
         self._queryable = declarations.add(lambda: session.declare_queryable(key, self._take, complete=True))
@@ -213,7 +213,7 @@ class Pager:
             sequences = sequence_bytes(chosen if examined.rows is None else chosen[examined.rows])
         head = PageHead(
             VERSION, self._site, queue_id(self._queue), stream, examined.after, examined.upto, self._queue.next,
-            len(examined), time.time_ns(), lost.first if lost else 0, lost.last if lost else 0, sequences,
-            examined.lost_by, dict(examined.left_out),
+            len(examined), log_of(self._queue).now_ns(), lost.first if lost else 0, lost.last if lost else 0,
+            sequences, examined.lost_by, dict(examined.left_out),
         )  # fmt: skip
         return encode_head(head), records

@@ -144,7 +144,7 @@ class Share:
         wall_ns, boot_ns = self.log.now()
         if boot_ns:
             return Moment(boot_ns, wall_ns)
-        return Moment(time.clock_gettime_ns(time.CLOCK_BOOTTIME), time.time_ns())
+        return Moment(time.clock_gettime_ns(time.CLOCK_BOOTTIME), self.log.now_ns())
 
     # --- nodes ------------------------------------------------------------------------------------
 
@@ -336,7 +336,7 @@ def _create(
             raise ShareError(f"the queue has {GROUPS_MAX} groups, the maximum", "delete one: headrace slices delete")
         terms = ShareTerms(
             group=group, stream=definition.name, channel=definition.number, number=document.next_number,
-            id=str(uuid.uuid4()), slices=count, created_ns=time.time_ns(),
+            id=str(uuid.uuid4()), slices=count, created_ns=log.now_ns(),
             **{"dead_after_s": 3.0, "tries_max": 3, **given},
         )  # fmt: skip
         files.make_table(log.path, terms, position, slices_of(terms.only) if terms.only else None)

@@ -139,8 +139,8 @@ class SiteConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 TABLES: dict[str, type[msgspec.Struct]] = {
-    "site": SiteTable, "queue": QueueTable, "clock": ClockTable, "channel": ChannelTable, "request": Request, "allow": Allow,
-    "tls": TlsTable, "users": UsersTable, "log": LogTable,
+    "site": SiteTable, "queue": QueueTable, "clock": ClockTable, "channel": ChannelTable, "request": Request,
+    "allow": Allow, "tls": TlsTable, "users": UsersTable, "log": LogTable,
 }  # fmt: skip
 REPEATED = ("channel", "request", "allow")  # [[…]]
 

@@ -97,7 +97,7 @@ class Site:
 
     def _start(self, parts: ExitStack, requests: list[Request], beat_s: float, rules: Sequence[Rule]) -> None:
         """Each part is closed before those that it needs."""
-        session, queue, started_ns = self._session, self._queue, time.time_ns()
+        session, queue, started_ns = self._session, self._queue, log_of(self._queue).now_ns()
         self._declarations = Declarations(session)
         parts.callback(self._declarations.close)
         self._streams = Streams(session, queue, self.name, beat_s, started_ns=started_ns, too_large=self._too_large)

@@ -31,7 +31,7 @@ def _about_clock(config: SiteConfig) -> Iterator[Contradiction]:
     if 0 < len(config.clock.servers) < 3:
         yield Contradiction(
             (("clock", "servers"),),
-            f"with {format_count(len(config.clock.servers), 'server')}, one that lies cannot be told from an honest one",
+            f"with {format_count(len(config.clock.servers), 'server')}, a lie cannot be told from the truth",
             "name at least three, better four",
         )
 

@@ -136,7 +136,7 @@ class Consumer:
             limit = n if n <= self._batch_max else self._batch_max
             now_ns = self._stations.now_ns() if self._by_clock else 0
             if ahead_ns:
-                now_ns = (now_ns or time.time_ns()) + ahead_ns
+                now_ns = self._stations.time_ns() + ahead_ns
             outcome, found = self._kernel.get(
                 self._place, self._epoch, limit, seconds, now_ns, looked, self._terms_seen
             )

@@ -5,7 +5,6 @@ there may be something to get (remote/server/gets.py). They need to know where a
 how long its station wants a batch to fill. Batches are settled by their places, because that is what a client sends.
 """
 
-import time
 from typing import Any
 
 import numpy as np
@@ -70,7 +69,7 @@ def get_in_time(consumer: Consumer, n: int, timeout: float, within_s: float) -> 
     so that an estimate that is too pessimistic is corrected.
     """
     ahead_ns = min(int(within_s * 1e9), consumer._timeout_ns // 2)
-    if not ahead_ns or consumer._start_ns > (consumer._stations.now_ns() or time.time_ns()):
+    if not ahead_ns or consumer._start_ns > consumer._stations.time_ns():
         return consumer.get(n, timeout)
     return consumer._get(n, timeout, ahead_ns=ahead_ns)
 
@@ -92,4 +91,4 @@ def revise(consumer: Consumer, batch: Batch, places: Places, payloads: list[Any]
 
 def deadlines(consumer: Consumer) -> tuple[int, int, int]:
     """The time by which products expire, the timeout of the station, and its stop time, in nanoseconds; 0: none."""
-    return consumer._stations.now_ns() or time.time_ns(), consumer._timeout_ns, consumer._stop_ns
+    return consumer._stations.time_ns(), consumer._timeout_ns, consumer._stop_ns

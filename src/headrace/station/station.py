@@ -7,7 +7,6 @@ revision. Stations of one `group=` stand side by side and share what they select
 Not here: creating a station (opening.py), and getting products (consumer.py).
 """
 
-import time
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Unpack
@@ -238,14 +237,14 @@ class Station:
             consumers=sum(slot[1] == terms.member for slot in chain.kernel.consumers()),
             evicted=member["evicted"] + state["lost_products"],
             evicted_at_most=state["lost_products"] > 0 and not _takes_all(terms),
-            evicted_ago_s=_ago_s(max(member["evicted_ns"], state["lost_ns"]), time.time_ns()),
+            evicted_ago_s=_ago_s(max(member["evicted_ns"], state["lost_ns"]), self._now_ns()),
             dropped={cause: member[field] for cause, field in _DROPPED.items()},
             oldest_age_s=_ago_s(oldest_ns or self._inserted_ns(backlog.first), self._now_ns()),
             **{field: member[field] for field in _SAME},
         )  # fmt: skip
 
     def _now_ns(self) -> int:
-        return self._stations.now_ns() or time.time_ns()
+        return self._stations.time_ns()
 
     def _inserted_ns(self, sequence: int) -> int:
         """When a product of the backlog was inserted; of the oldest product held, if it was evicted just now."""

@@ -56,6 +56,10 @@ class Stations:
         """The time by the queue's own clock; 0 if it has none and the kernel reads the machine's."""
         return self._clock.now_ns() if self._clock else 0
 
+    def time_ns(self) -> int:
+        """The time of the site, by the queue's own clock or by the kernel's."""
+        return self._clock.now_ns() if self._clock else self.log.now_ns()
+
     def elapsed_ns(self) -> int:
         return self._clock.elapsed_ns() if self._clock else 0
 

@@ -3,8 +3,8 @@
 import time
 from dataclasses import replace
 
+from headrace.log.clock_words import ClockWords
 from headrace.timing.clock.machine import Kernel, Moment
-from headrace.timing.clock.words import ClockWords
 
 
 class MemoryClock:

@@ -1,18 +1,19 @@
 """A simulated machine and network: a crystal that is off and wanders, servers near and far, honest or not."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import cos, tau
 
+from headrace.log.clock_words import NTP, ClockWords
 from headrace.testing.ntp import SimulatedServer
 from headrace.timing.clock.association import Association
 from headrace.timing.clock.discipline import Estimate, Steered, steer
 from headrace.timing.clock.ntp import Ntp
-from headrace.timing.clock.words import NTP, ClockWords
 
 SECOND = 1_000_000_000
 EPOCH_NS = 1_795_000_000 * SECOND
 WANDER_PPB = 4_000
+NO_WORDS = ClockWords(0, 0)
 
 
 @dataclass
@@ -33,7 +34,7 @@ class World:
     off_ppb: int = 0
     system_off_ns: int = 0  # of the clock that was shown before
     boot_ns: int = 5 * SECOND
-    words: ClockWords = field(default_factory=ClockWords)
+    words: ClockWords = NO_WORDS
     shown_ns: int = 0
     steps: int = 0
     wander_s: float = 3000.0

@@ -5,6 +5,7 @@ import random
 import pytest
 from clock_world import SECOND, Link, World
 
+from headrace.log.clock_words import NTP
 from headrace.testing.ntp import SimulatedServer
 from headrace.timing.clock.association import Association
 from headrace.timing.clock.discipline import STEP_NS, Estimate, steer
@@ -13,7 +14,6 @@ from headrace.timing.clock.frequency import Frequency, Point
 from headrace.timing.clock.ntp import Ntp
 from headrace.timing.clock.packet import decode_reply, encode_request, from_ntp, to_ntp
 from headrace.timing.clock.samples import Rate, Sample, SampleFilter
-from headrace.timing.clock.words import NTP
 
 MS = 1_000_000
 KNOWN = Rate(0, 15_000)

@@ -2,6 +2,14 @@
 #
 # Two sets of words lie in the control file. A writer fills the one that does not count and then moves `clock_turn`, so
 # a writer that dies leaves the other one as it was, and readers take no lock. No set of words may put the clock back.
+# The new words begin some microseconds after they are written, with what the old ones show then. Until that moment a
+# process that reads them gets that time, so no process sees time fall, whichever words it has read.
+
+cdef enum:
+    CLOCK_AHEAD_NS = 20000           # new words begin so long after they are written
+    CLOCK_LATE_NS = 20000000         # how far words may be behind that were made a moment ago
+    CLOCK_ATTEMPTS = 8
+
 
 cdef inline uint64_t clock_at(const Clock *clock, uint64_t boot_ns) noexcept nogil:
     """UTC at this time since the machine started. Never falls as `boot_ns` grows."""
@@ -54,15 +62,31 @@ cdef inline uint64_t site_now(Control *control) noexcept nogil:
     return site_ns(control, clock_ns(CLOCK_BOOTTIME), &bound_us)
 
 
-cdef bint set_clock(Control *control, Clock *clock, bint back) noexcept nogil:
-    """Make these words count; False if they put the clock back and `back` does not allow it. Under the lock."""
-    cdef uint64_t boot_ns = clock_ns(CLOCK_BOOTTIME)
-    cdef uint64_t turn = control.clock_turn
-    if clock_at(clock, boot_ns) < site_now(control) and not back:
-        return False
-    turn = turn + 1 if turn else 2
-    control.clocks[turn & 1] = clock[0]
-    failpoint(FAIL_CLOCK)
+cdef bint set_clock(Control *control, const Clock *clock, bint back) noexcept nogil:
+    """Make these words count; False if they put the clock back and `back` does not allow it. Under the lock.
+
+    Words for a slower clock are behind by now, because they were made a moment ago. The clock continues from what it
+    shows, and what that is too much is added to the bound.
+    """
+    cdef uint64_t turn = control.clock_turn + 1 if control.clock_turn else 2
+    cdef uint64_t begin_ns, shown_ns, asked_ns
+    cdef uint32_t bound_us
+    cdef Clock made = clock[0]
+    cdef int attempt
+    for attempt in range(CLOCK_ATTEMPTS):
+        begin_ns = clock_ns(CLOCK_BOOTTIME) + CLOCK_AHEAD_NS
+        if not back:
+            shown_ns = site_ns(control, begin_ns, &bound_us) + (0 if control.clock_turn else CLOCK_AHEAD_NS)
+            asked_ns = clock_at(clock, begin_ns)
+            if shown_ns > asked_ns and shown_ns - asked_ns > CLOCK_LATE_NS:
+                return False
+            made.boot_ns, made.utc_ns = begin_ns, max(shown_ns, asked_ns)
+            if clock.bound_ns:
+                made.bound_ns = bound_at(clock, begin_ns) + (made.utc_ns - asked_ns) + CLOCK_AHEAD_NS
+        control.clocks[turn & 1] = made
+        failpoint(FAIL_CLOCK)
+        if back or clock_ns(CLOCK_BOOTTIME) < begin_ns:     # otherwise we were interrupted
+            break
     store64(&control.clock_turn, turn)
     return True
 

@@ -113,7 +113,7 @@ class Intake:
             new = np.ones(len(page.batch), np.bool_) if wanted is None else wanted.copy()
             new[new] = ~receipt.duplicates
         self._count_expired(arrivals, page, wanted if new is None else new)
-        self.flows.add(page, wanted, new, time.time_ns())
+        self.flows.add(page, wanted, new, log_of(self._queue).now_ns())
         if receipt.stored:
             head, sequences = page.head, page.sequences
             source = Source(head.site, head.queue, int(sequences.min()), int(sequences.max()))
@@ -123,7 +123,7 @@ class Intake:
         """Count products that have expired by the clock of this site: the queue has them, and no reader sees them."""
         expires_ns = page.batch.columns["expires_ns"] if new is None else page.batch.columns["expires_ns"][new]
         if expires_ns.any():
-            now_ns = log_of(self._queue).now()[0] or time.time_ns()
+            now_ns = log_of(self._queue).now_ns()
             count = int(np.count_nonzero((expires_ns > 0) & (expires_ns <= np.uint64(now_ns))))
             if count:
                 arrivals.expired, arrivals.expired_at = arrivals.expired + count, time.monotonic()

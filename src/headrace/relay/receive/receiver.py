@@ -205,7 +205,7 @@ class Receiver:
             find_missing=lambda first, last, since: still_missing(self._queue, name, first, last, since),
             recognise=self._intake.recognise,
             holders=lambda: [other for other in tuple(self._present) if other != name],
-            save_progress=self._save, budget=self._budget,
+            save_progress=self._save, budget=self._budget, now_ns=log_of(self._queue).now_ns,
         )  # fmt: skip
         return upstream
 

@@ -58,7 +58,8 @@ class UpstreamThread:
     """Runs from `start` to `stop`.
 
     The callables: `store` returns when the page is in the queue, or raises Stopped; `find_missing` and `recognise` look
-    into our queue; `holders` lists the other sites that are present; `save_progress` saves `known` of all upstreams.
+    into our queue; `holders` lists the other sites that are present; `save_progress` saves `known` of all upstreams;
+    `now_ns` is the time of our site.
     """
 
     def __init__(
@@ -66,9 +67,9 @@ class UpstreamThread:
         store: Callable[[Page, Keep | None], None], find_missing: Callable[[int, int, int], SequenceRange],
         holders: Callable[[], list[str]], save_progress: Callable[[], int],
         recognise: Callable[[Identities], npt.NDArray[np.bool_]], principal: str | None = None,
-        budget: LiveBudget | None = None,
+        budget: LiveBudget | None = None, now_ns: Callable[[], int] = time.time_ns,
     ) -> None:  # fmt: skip
-        self.upstream = upstream
+        self.upstream, self._now_ns = upstream, now_ns
         self._session, self._declarations, self._principal = session, declarations, principal
         self._buffer = LiveBuffer(upstream.statistics.dropped, budget)
         self._clients: dict[str, SiteClient] = {}
@@ -218,9 +219,9 @@ class UpstreamThread:
         attachment = sample.attachment
         self._buffer.push(
             LiveMessage(feed_of(str(sample.key_expr)), attachment.to_bytes() if attachment else b"",
-                        sample.payload.to_bytes(), time.time_ns())
+                        sample.payload.to_bytes(), self._now_ns())
         )  # fmt: skip
 
     def _hear_beat(self, sample: zenoh.Sample) -> None:
         self.upstream.hear_beat()
-        self._buffer.push(LiveMessage(None, b"", sample.payload.to_bytes(), time.time_ns()))
+        self._buffer.push(LiveMessage(None, b"", sample.payload.to_bytes(), self._now_ns()))

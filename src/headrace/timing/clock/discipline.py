@@ -12,8 +12,8 @@ frequency.
 
 from dataclasses import dataclass
 
+from headrace.log.clock_words import ClockWords
 from headrace.timing.clock.samples import Rate
-from headrace.timing.clock.words import ClockWords
 
 STEP_NS = 128_000_000  # RFC 5905's step threshold
 SLEW_NS = 8_000_000_000

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from headrace.errors import QueueDamagedError
+from headrace.log.clock_words import SOURCES, ClockWords
 from headrace.log.documents import replace_file
 from headrace.timing.clock.terms import SERVERS_MAX
 
@@ -77,6 +78,23 @@ def read_state(queue: Path) -> ClockState | None:
         raise QueueDamagedError(f"{path} is invalid: {error}", "delete it; the site writes a new one") from None
     age_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - found.saved_boot_ns
     return found if 0 <= age_ns < FRESH_S * 1e9 else None
+
+
+def state_of(queue: Path, words: ClockWords | None) -> ClockState:
+    """The clock of a queue at this moment, kept or not."""
+    kept = read_state(queue)
+    if kept is not None:
+        return kept
+    if words is None:
+        return ClockState("none", "none", "unsynchronised", "nobody keeps the clock: it is that of the system")
+    boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    offset_ns = words.at(boot_ns) - time.time_ns()
+    if not words.bound_ns:
+        return ClockState("none", "none", "unsynchronised", "nobody keeps the clock", offset_ns)
+    source, bound_ns = SOURCES[words.source], words.bound_at(boot_ns)
+    return ClockState(
+        source, source, "holdover", "nobody keeps the clock", offset_ns, bound_ns, words.drift_ppb, words.then_ppb
+    )
 
 
 def save_state(queue: Path, state: ClockState) -> None:

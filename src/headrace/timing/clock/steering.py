@@ -14,6 +14,7 @@ from typing import Protocol
 
 import msgspec
 
+from headrace.log.clock_words import NO_SOURCE, NTP, SOURCES, SYSTEM, ClockWords
 from headrace.timing.clock.association import BURST_S, Association
 from headrace.timing.clock.discipline import Estimate, steer
 from headrace.timing.clock.following import Following
@@ -23,12 +24,10 @@ from headrace.timing.clock.samples import Rate
 from headrace.timing.clock.sockets import Sockets
 from headrace.timing.clock.state import ClockState, ServerState, Situation
 from headrace.timing.clock.terms import ClockTerms, check_server
-from headrace.timing.clock.words import NO_SOURCE, NTP, SYSTEM, ClockWords
 
 LOOK_S = 1.0  # at the clock of the system
 REFRESH_NS = 8_000_000_000  # how often the bound of the system's clock is copied
 _NS = 1_000_000_000
-_NAMES = {NO_SOURCE: "none", SYSTEM: "system", NTP: "ntp"}
 
 log = logging.getLogger("headrace.clock")
 
@@ -102,7 +101,7 @@ class Steering:
             self._written_ns = 0
         source = self._choose()
         if source != self._source:
-            log.info("the time comes from: %s", _NAMES[source])
+            log.info("the time comes from: %s", SOURCES[source])
             self._source, self._written_ns = source, 0
         if self._kernel.rate_ppb != before.rate_ppb:
             self._ntp.disturb(self._kernel.rate_ppb - before.rate_ppb, before_ns, self._moment.boot_ns)
@@ -162,7 +161,7 @@ class Steering:
 
     def state(self) -> ClockState:
         moment = self._machine.moment()
-        words = self._clock.read_clock() or ClockWords()
+        words = self._clock.read_clock() or ClockWords(0, 0)
         boot_ns = moment.boot_ns
         situation, why = self._situation(boot_ns)
         left_ns = 0
@@ -170,7 +169,7 @@ class Steering:
             left_ns = (words.until_boot_ns - boot_ns) * (words.rate_ppb - words.then_ppb) // _NS
         shown_ns = words.at(boot_ns) if words.boot_ns else moment.system_ns
         return ClockState(
-            wanted=self._terms.source, source=_NAMES[self._source], situation=situation, why=why,
+            wanted=self._terms.source, source=SOURCES[self._source], situation=situation, why=why,
             offset_ns=shown_ns - moment.system_ns, bound_ns=words.bound_at(boot_ns) if words.bound_ns else None,
             drift_ppb=words.drift_ppb, rate_ppb=words.then_ppb, left_ns=left_ns, steps=self.steps,
             stepped_ns=self.stepped_ns, system_steps=self._following.steps, contradicted=self._ntp.contradicted,
