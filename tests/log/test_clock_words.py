@@ -59,7 +59,7 @@ def test_selections_by_age_and_positions_by_time_use_the_clock(make_queue: MakeQ
     log_of(queue).write_clock(ahead(3600.0))
     queue.put(b"new", feed="a")
     assert [bytes(each.payload) for each in queue.read("10min")] == [b"new"]
-    assert [bytes(each.payload) for each in queue.read("oldest", "a age 10min")] == [b"new"]
+    assert [bytes(each.payload) for each in queue.read("oldest", "a age < 10min")] == [b"new"]
 
 
 def test_words_that_put_the_clock_back_are_refused(make_queue: MakeQueue) -> None:
