@@ -77,7 +77,9 @@ def test_words_of_a_slower_clock_that_come_late_continue_from_what_it_shows(make
     log.write_clock(ahead(1.0))
     start = boot_ns()
     shown = log.read_clock().at(start)  # type: ignore[union-attr]
-    late = ClockWords(start, shown, rate_ppb=-83_333_333, until_boot_ns=start + 60 * SECOND, bound_ns=5 * MS, source=NTP)
+    late = ClockWords(
+        start, shown, rate_ppb=-83_333_333, until_boot_ns=start + 60 * SECOND, bound_ns=5 * MS, source=NTP
+    )
     time.sleep(0.05)
     before = log.now_ns()
     log.write_clock(late)

@@ -57,7 +57,9 @@ def sites(
 
     Give any site by its name, such as site:denver, or its endpoint, such as tcp/host:7447; a context; or the
     configuration of a site, whose endpoints, certificate and user name are then used. Counts start with each site. A
-    latency is measured between the clocks of two sites. `users` are the programs that are connected to the queue now.
+    latency is measured between the clocks of two sites. `offset` is the clock of the site minus that of its system,
+    `bound` how far it may be from the truth (`headrace clock`). `users` are the programs that are connected to the
+    queue now.
 
     Problems, with what to do about each, are listed last: a link that is down and why, a request that no site serves,
     products that were lost or left out, a full disk, a silent site. In JSON, `problems` has the same list.

@@ -54,9 +54,9 @@ def _show(title: str, header: Row, rows: Sequence[Row], right: Sequence[int] = (
 
 
 def _show_sites(sites_map: Map) -> None:
-    header = ("site", "state", "round trip", "products", "payload", "of", "links", "users", "up for")
+    header = ("site", "state", "round trip", "products", "payload", "of", "links", "users", "up for", "offset", "bound")
     rows = [(node.name, node.state, *_site_cells(node, sites_map.drawn_ns)) for node in sites_map.nodes]
-    _show("sites", header, rows, range(2, 9))
+    _show("sites", header, rows, range(2, 11))
     if not rows:
         click.echo("no site answers")
 
@@ -64,12 +64,22 @@ def _show_sites(sites_map: Map) -> None:
 def _site_cells(node: Node, now_ns: int) -> Row:
     site = node.description
     if site is None:
-        return ("",) * 7
+        return ("",) * 9
     links = sum(link.kind != "client" for link in site.links)
     return (
         _took(node.round_trip_s), f"{site.held_products:,}", format_size(site.held_bytes), format_size(site.size),
         str(links), str(site.users), format_age(max(0.0, (now_ns - site.started_ns) / 1e9)),
+        *_clock_cells(site),
     )  # fmt: skip
+
+
+def _clock_cells(site: Description) -> Row:
+    """How far its clock is from that of its system, and how far it may be from the truth."""
+    clock = site.clock
+    if clock is None:
+        return ("", "")
+    bound = "unknown" if clock.bound_ns is None else format_latency(clock.bound_ns / 1e9)
+    return (f"{'-' if clock.offset_ns < 0 else '+'}{format_latency(abs(clock.offset_ns) / 1e9)}", bound)
 
 
 def _show_links(sites_map: Map) -> None:

@@ -1,0 +1,121 @@
+"""A site keeps its clock: from real servers by UDP, through configuration, description, problems and commands."""
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from siteconfig import Serve, Write
+
+from headrace import Queue, connect
+from headrace.cli.sites import read_map
+from headrace.site.problems import map_problems
+from headrace.testing.ntp import SimulatedServer
+from headrace.testing.ntp_udp import UdpServer
+from support.commandline import PROGRAM
+from support.waiting import until
+
+MS = 1_000_000
+AHEAD_S = 3600.0  # of the servers, before the clock of the system
+
+
+def an_hour_ahead() -> int:
+    return time.time_ns() + int(AHEAD_S * 1e9)
+
+
+@pytest.fixture
+def servers() -> Iterator[list[UdpServer]]:
+    found = [UdpServer(SimulatedServer(stated_ns=50_000), truth=an_hour_ahead) for _ in range(4)]
+    yield found
+    for each in found:
+        each.close()
+
+
+def configured(servers: list[UdpServer]) -> str:
+    names = json.dumps([each.name for each in servers])
+    return f'[site]\nqueue = "q"\nname = "here"\nlisten = ["tcp/127.0.0.1:0"]\n[clock]\nsource = "ntp"\nservers = {names}\n'
+
+
+def clock_of(where: str, *options: str) -> dict[str, object]:
+    done = subprocess.run(
+        [*PROGRAM, "clock", where, "--json", *options], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout, done.stderr
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def test_a_site_stamps_by_its_servers_and_says_how_right_it_is_and_who_lies(
+    servers: list[UdpServer], write: Write, serve: Serve, tmp_path: Path
+) -> None:
+    servers[3].behaviour = SimulatedServer(-900 * MS, stated_ns=50_000)
+    daemon = serve(write(configured(servers)))
+    endpoint = daemon.wait_until_ready()
+    with Queue.open(tmp_path / "q") as queue, connect(endpoint) as remote:
+        until(lambda: queue.clock().situation == "synchronised", lambda: queue.clock())
+        until(lambda: any(each.verdict == "falseticker" for each in queue.clock().servers))
+        for each in (queue, remote):
+            each.put(b"x", feed="a")
+        for product in queue.read():
+            assert abs(product.created_ns - an_hour_ahead()) < 60e9
+            assert product.bound_ns is not None
+            assert 0 < product.bound_ns < 200 * MS
+        reading = queue.statistics().clock
+        assert reading.source == "ntp"
+        assert abs(reading.offset_s - AHEAD_S) < 1
+        assert reading.bound_s is not None
+    until(lambda: "lies" in " ".join(found.problem.text for found in map_problems(read_map(endpoint))))
+    (site,) = [node.description for node in read_map(endpoint).nodes if node.description]
+    assert site.clock is not None
+    assert [each.verdict for each in site.clock.servers].count("falseticker") == 1
+    remote_state, local_state = clock_of(endpoint), clock_of(str(tmp_path / "q"), "--check")
+    assert remote_state["source"] == local_state["source"] == "ntp"
+    assert servers[3].name in subprocess.run(
+        [*PROGRAM, "clock", str(tmp_path / "site.toml")], capture_output=True, text=True, timeout=60, check=True
+    ).stdout  # fmt: skip
+
+
+def test_a_killed_site_leaves_a_clock_that_goes_on_and_a_reload_changes_its_servers(
+    servers: list[UdpServer], write: Write, serve: Serve, tmp_path: Path
+) -> None:
+    file = write(configured(servers))
+    daemon = serve(file)
+    daemon.wait_until_ready()
+    with Queue.open(tmp_path / "q") as queue:
+        until(lambda: queue.clock().situation == "synchronised", lambda: queue.clock())
+        write(configured(servers[:3]))
+        daemon.reload("is loaded")
+        until(lambda: len(queue.clock().servers) == 3)
+        daemon.kill()
+        for each in servers:
+            each.behaviour = None
+        queue.put(b"x", feed="a")
+        (product,) = queue.read()
+        assert abs(product.created_ns - an_hour_ahead()) < 60e9
+        first = queue.statistics().clock.bound_s
+        assert first is not None
+        again = serve(file)
+        again.wait_until_ready()
+        until(lambda: queue.clock().situation == "holdover", lambda: queue.clock())
+        queue.put(b"y", feed="a")
+        _, later = queue.read()
+        assert later.created_ns > product.created_ns
+        assert (later.bound_ns or 0) > (product.bound_ns or 0)
+
+
+def test_a_queue_without_a_site_has_a_keeper_by_command(servers: list[UdpServer], tmp_path: Path) -> None:
+    Queue.create(tmp_path / "q", size="4MiB").close()
+    options = [word for each in servers for word in ("--server", each.name)]
+    keeper = subprocess.Popen([*PROGRAM, "clock", str(tmp_path / "q"), "--keep", *options], stderr=subprocess.DEVNULL)
+    try:
+        with Queue.open(tmp_path / "q") as queue:
+            until(lambda: queue.clock().situation == "synchronised", lambda: queue.clock())
+            keeper.kill()
+            keeper.wait()
+            assert queue.statistics().clock.bound_s is not None
+            assert clock_of(str(tmp_path / "q"))["source"] == "ntp"
+    finally:
+        keeper.kill()
+        keeper.wait()
