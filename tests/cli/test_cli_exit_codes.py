@@ -28,7 +28,7 @@ FAILURES = {
         "select check every", "select check a --sample nofile", "cursor seek Q c 12x", "cursor nonsense",
         "station create Q s2 --order nonsense", "station seek Q", "lag Q --max-products x", "top Q --once --interval 0s",
         "channel create Q ch2 a//b", "channel validate --order nonsense", "hop tcp/127.0.0.1:1 1", "hop site:a 1", "cat site:a/b", "serve nofile",
-        "serve bad.toml", "sites nofile", "sites 127.0.0.1:7447", "hop Q x", "wanted Q a//b", "config check nofile",
+        "serve bad.toml", "sites nofile", "sites 127.0.0.1:7447", "clock Q --source ntp", "hop Q x", "wanted Q a//b", "config check nofile",
         "config check bad.toml", "config show nofile", "certs show nofile", "certs show bad.toml",
         "certs site certs name --days 0", "pipeline check nofile", "pipeline check bad.toml", "pipeline status nofile",
         "pipeline import nofile", "pipeline compact nofile", "archive list", "archive replay table Q --speed x",
@@ -43,7 +43,7 @@ FAILURES = {
         "cursor seek Q nosuch oldest", "cursor delete Q nosuch", "station show Q nosuch", "station delete Q nosuch",
         "lag Q nosuch", "top nowhere --once", "channel show Q nosuch", "channel list tcp/127.0.0.1:1", "channel delete Q nosuch", "hop Q 99",
         "wanted nowhere a", "certs site nowhere name", "archive list nowhere", "generate nowhere", "verify nowhere --oracle sent.jsonl",
-        "sites tcp/127.0.0.1:1", "watch tcp/127.0.0.1:1", "station take Q nosuch", "slices status nowhere", "slices status Q", "slices status Q --stream ch",
+        "clock nowhere", "clock tcp/127.0.0.1:1", "sites tcp/127.0.0.1:1", "watch tcp/127.0.0.1:1", "station take Q nosuch", "slices status nowhere", "slices status Q", "slices status Q --stream ch",
         "slices run json:loads Q --stream ch", "slices drain Q node", "slices delete Q", "slices parked Q",
     ],
 }  # fmt: skip
