@@ -12,6 +12,7 @@ import pytest
 
 from headrace.relay import flows
 from headrace.relay.messages import beat, description, inventory, page, query, source
+from headrace.timing.clock import state
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text().partition("\n## Messages between sites\n")[2]
 ARRAYS = (page.PageHead, beat.Beat)
@@ -19,7 +20,8 @@ NAMED = (
     query.IdentifyReply, query.ResolveReply, inventory.InventoryReply, query.LocateReply,
     query.TraceReply, source.Source, query.ListenReply, query.MeasureReply, description.Description,
     description.LinkStatus, description.FeedStatus, description.RequestStatus, description.UpstreamStatus,
-    description.StreamStatus, description.Problem, flows.FlowStatistics,
+    description.StreamStatus, description.Problem, flows.FlowStatistics, state.ClockState,
+    state.ServerState,
 )  # fmt: skip
 TAGGED = {"Queries": query.Query}
 
