@@ -170,12 +170,14 @@ class Log:
     def follow(
         self, start: Start = "next", selection: Wanted = None, *, limit: int = 10_000,
         bytes_limit: int | str = "64MiB", timeout: Timeout = None, allowed: Allowed | None = None,
+        expired: bool = False,
     ) -> Follower:  # fmt: skip
         """Batches from `start` on, as they arrive, for `for` and `async for`.
 
-        It sleeps until there are products. Iteration ends after `timeout` without a matching product.
+        It sleeps until there are products. Iteration ends after `timeout` without a matching product. `expired`: expired
+        products are included.
         """
-        read = self.reader(selection, limit, bytes_limit, allowed)
+        read = self.reader(selection, limit, bytes_limit, allowed, expired=expired)
         return Follower(
             self.kernel,
             read,
@@ -186,14 +188,15 @@ class Log:
 
     def reader(
         self, selection: Wanted, limit: int, bytes_limit: int | str, allowed: Allowed | None = None, *,
-        heads: bool = False, brief: bool = False,
+        heads: bool = False, brief: bool = False, expired: bool = False,
     ) -> Read:  # fmt: skip
         """A function that reads from a position on, up to a `stop` if one is given.
 
         It keeps the count for `every` between calls, and is for one thread at a time. `allowed` restricts what it sees
         to some feeds, whatever the selection wants: other feeds are skipped before anything of their products is
         looked at, so that no condition, count or limit of the selection can reveal them. With `heads`, only the columns
-        of its batches are valid; a `brief` one does not wait for slow functions of users (`Reader`).
+        of its batches are valid; a `brief` one does not wait for slow functions of users, and an `expired` one
+        includes expired products (`Reader`).
         """
         self.check_open()
         check_limit(limit)
@@ -201,7 +204,7 @@ class Log:
         if not self._presence.roles & kernel.ROLE_READER:
             self._presence.add_role(kernel.ROLE_READER)
         bound = Selection.of(selection).bound(self.functions)
-        reader = Reader(self.kernel, self.path, bound, allowed, heads=heads, brief=brief)
+        reader = Reader(self.kernel, self.path, bound, allowed, heads=heads, brief=brief, expired=expired)
 
         def read(position: int, stop: int | None = None, most: int | None = None) -> Batch:
             self.check_open(always=False)

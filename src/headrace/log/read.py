@@ -118,19 +118,20 @@ class Reader:
     """One selection over one queue."""
 
     __slots__ = (
-        "_brief", "_by_ident", "_by_record", "_calls", "_every", "_heads", "_log", "_path", "_terms", "_wanted",
-        "selection",
+        "_brief", "_by_ident", "_by_record", "_calls", "_every", "_expired", "_heads", "_log", "_path", "_terms",
+        "_wanted", "selection",
     )  # fmt: skip
 
     def __init__(
         self, log: kernel.Log, path: Path, selection: Selection, allowed: Allowed | None = None, *, heads: bool = False,
-        brief: bool = False,
+        brief: bool = False, expired: bool = False,
     ) -> None:  # fmt: skip
-        """`heads`: read the headers of records only. Checksums are not compared, and expired products are included.
+        """`expired`: include expired products. `heads`: read the headers of records only. Checksums are not compared, and expired products are included.
 
         Then only the columns of the batch may be used; its payloads are not verified.
         """
         self._log, self._path, self.selection, self._brief = log, path, selection, brief
+        self._expired = expired
         self._heads = heads and selection.is_by_ident_alone
         self._terms = RowTerms(log, selection, allowed)
         self._by_ident = selection.ident is not None or selection.not_ident is not None
@@ -142,7 +143,8 @@ class Reader:
     def read(self, start: int, limit: int, bytes_limit: int, now_ns: int, stop: int = NO_LIMIT) -> Batch:
         """Products from `start` on: at most `limit`, and no more once `bytes_limit` payload bytes are reached."""
         if not self._by_chunks and not self._heads:
-            outcome, rows = self._log.take(start, limit, bytes_limit, stop, self._terms.filter, now_ns)
+            clock_ns = _BEFORE_ALL_NS if self._expired else now_ns
+            outcome, rows = self._log.take(start, limit, bytes_limit, stop, self._terms.filter, clock_ns)
             if outcome == 0 and rows.damage is None:
                 return Batch(rows, self._log.names)
         return self._read_by_steps(start, limit, bytes_limit, now_ns, stop)
@@ -164,7 +166,7 @@ class Reader:
             if self._heads:
                 rows.fill(begin)
             else:
-                rows.verify(begin, _BEFORE_ALL_NS if self._by_record else now_ns)
+                rows.verify(begin, _BEFORE_ALL_NS if self._by_record or self._expired else now_ns)
             self._match_records(rows, begin, limit, now_ns)
             if rows.damage is not None or outcome not in (0, _CODES["unknown_feed"]):
                 break
@@ -212,7 +214,8 @@ class Reader:
             wanted = np.zeros(len(rows) - begin, np.bool_)
             wanted[places - begin] = True
             _keep(rows, wanted, begin, limit if self._every == 1 else NO_LIMIT)
-            rows.expire(begin, now_ns)  # only now, so that no expired product is counted that was not selected
+            if not self._expired:
+                rows.expire(begin, now_ns)  # only now, so that no expired product is counted that was not selected
         if self._every > 1 and len(rows) > begin:
             turns = np.arange(self._wanted + 1, self._wanted + 1 + len(rows) - begin) % self._every == 0
             self._wanted = (self._wanted + _keep(rows, turns, begin, limit)) % self._every

@@ -42,6 +42,8 @@ from headrace.queue.queue import Queue
 from headrace.share.interface import AnyShare, ShareOptions
 from headrace.station.interface import AnyStation
 from headrace.station.terms import Given, StationOptions
+from headrace.timing.replay.replay import Replay
+from headrace.timing.replay.source import By
 
 
 class AnyFollower(Protocol):
@@ -118,6 +120,10 @@ class AnyQueue(Protocol):
         self, start: Start = "next", selection: Wanted = None, *, limit: int = 10_000,
         bytes_limit: int | str = "64MiB", timeout: Timeout = None,
     ) -> AnyFollower: ...  # fmt: skip
+    def replay(
+        self, start: Start = "oldest", stop: Start | None = "next", selection: Wanted = None, *, speed: float | str = 1,
+        by: By = "inserted",
+    ) -> Replay: ...  # fmt: skip
     def weigh(self, start: int, stop: int, selection: Wanted = None, limit: int | None = None) -> Weights: ...
     def resolve(self, start: Start) -> int: ...
     @property

@@ -71,6 +71,9 @@ from headrace.station.station import Station
 from headrace.station.stations import StationFiles, Stations
 from headrace.station.terms import Given, StationOptions
 from headrace.timing.clock.state import ClockState, state_of
+from headrace.timing.replay.replay import Replay
+from headrace.timing.replay.source import CHUNK_BYTES, CHUNK_PRODUCTS, By
+from headrace.timing.replay.window import replay_queue
 from headrace.units import parse_age, parse_size
 
 _QUICK_BYTES = 1 << 16  # a product up to this size is signed and stored in less time than a thread takes to start
@@ -270,6 +273,25 @@ class Queue:
         It sleeps until there are products. Iteration ends after `timeout` without a matching product.
         """
         return self._log.follow(start, selection, limit=limit, bytes_limit=bytes_limit, timeout=timeout)
+
+    def replay(
+        self, start: Start = "oldest", stop: Start | None = "next", selection: Wanted = None, *, speed: float | str = 1,
+        by: By = "inserted",
+    ) -> Replay:  # fmt: skip
+        """The products from `start` up to `stop` again, in batches, each when it is due (docs/replay.md).
+
+        Places are as for `read`; the end of the queue as it is now is the default `stop`. With `stop=None`, live
+        products follow those of the window, without gap or repetition. `speed` is a factor, "10x", or "max". The
+        spacing is that of the times `by` which products were inserted here, or created at their origins. Products that
+        have expired since are included. Iterate it by `for` or `async for`; meanwhile, any thread may call its `pause`,
+        `resume`, `seek`, `speed`, `progress` and `stop`.
+        """
+        follow = partial(self._log.follow, limit=CHUNK_PRODUCTS, bytes_limit=CHUNK_BYTES, timeout=0, expired=True)
+        wanted = Selection.of(selection)
+        holds_memory = wanted.every == 1  # a chunk that is read again would count again
+        return replay_queue(
+            self._log.resolve, follow, start, stop, wanted, speed=speed, by=by, holds_memory=holds_memory
+        )
 
     def weigh(self, start: int, stop: int, selection: Wanted = None, limit: int | None = None) -> Weights:
         """How the bytes of the products from `start` up to `stop` are distributed, to divide them among workers.

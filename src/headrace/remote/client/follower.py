@@ -42,6 +42,7 @@ class ReadTerms:
     bytes_limit: int
     counts: bool = False  # the selection has `every`
     stop: int = 0  # read nothing from this sequence on; 0: no end
+    expired: bool = False  # include expired products
 
     @classmethod
     def of(cls, selection: Wanted, limit: int, bytes_limit: int | str, stop: int = 0) -> "ReadTerms":
@@ -52,7 +53,7 @@ class ReadTerms:
 
     def call(self, position: int | str, follower: int, page_bytes: int, wait_s: float = 0.0) -> ReadProducts:
         limit, bytes_limit = min(self.limit, PAGE_PRODUCTS_MAX), min(self.bytes_limit, page_bytes)
-        return ReadProducts(self.selection, position, limit, bytes_limit, wait_s, self.stop, follower)
+        return ReadProducts(self.selection, position, limit, bytes_limit, wait_s, self.stop, follower, self.expired)
 
     def read(self, connection: Connection, position: int | str, follower: int) -> tuple[Products, bytes]:
         """Read one page."""

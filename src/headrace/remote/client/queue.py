@@ -84,6 +84,9 @@ from headrace.share.interface import ShareOptions
 from headrace.share.share import MAIN
 from headrace.station.leases import is_failure
 from headrace.station.terms import Given, StationOptions, check_station_name
+from headrace.timing.replay.replay import Replay
+from headrace.timing.replay.source import CHUNK_BYTES, CHUNK_PRODUCTS, By
+from headrace.timing.replay.window import replay_queue
 
 _ALIVE_S = 1.0  # in which a site that is alive replies
 
@@ -199,6 +202,19 @@ class RemoteQueue:
         """Batches from `start` on, as they arrive. Nothing is lost or arrives twice if the connection breaks."""
         terms = ReadTerms.of(selection, limit, bytes_limit)
         return follow_from(self, self._connection, start, terms, timeout_of(timeout), time.monotonic())
+
+    def replay(
+        self, start: Start = "oldest", stop: Start | None = "next", selection: Wanted = None, *, speed: float | str = 1,
+        by: By = "inserted",
+    ) -> Replay:  # fmt: skip
+        """A window again, as `Queue.replay`. If the connection breaks, nothing is lost, and nothing comes twice."""
+        terms = replace(ReadTerms.of(selection, CHUNK_PRODUCTS, CHUNK_BYTES), expired=True)
+
+        def follow(position: int, _: Selection) -> RemoteFollower:
+            return RemoteFollower(self, self._connection, terms, position, 0.0)
+
+        wanted = checked_selection(selection)
+        return replay_queue(self.resolve, follow, start, stop, wanted, speed=speed, by=by, holds_memory=False)
 
     def resolve(self, start: Start) -> int:
         return self._connection.ask(Resolve(start_text(start)), Number)[0].value

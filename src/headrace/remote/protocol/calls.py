@@ -79,6 +79,7 @@ class ReadProducts(CallStruct, frozen=True, tag="next"):
     wait_s: Wait = 0.0
     stop: Sequence64 = 0  # read nothing from this sequence on; 0: no end
     follower: Count = 0  # whose count `every` continues; 0: there is no `every`
+    expired: bool = False  # expired products are included: for a replay
 
 
 class Resolve(CallStruct, frozen=True, tag="where"):

@@ -42,7 +42,7 @@ _FORGET_S = 900.0
 _SWEEP_S = 0.2
 _SETTLE_S = 1.0  # a client whose token is away for less is still a member
 
-ReadKey = tuple[int, str, int]  # follower, selection, bytes_limit
+ReadKey = tuple[int, str, int, bool]  # follower, selection, bytes_limit, expired
 Held = TypeVar("Held", ServedConsumer, "ServedSupplier")
 
 

@@ -135,12 +135,19 @@ class QueueHandlers:
 
     def _client_read(self, pending: PendingCall, call: calls.ReadProducts) -> ClientRead:
         """The read that this call continues, or a new one."""
-        key = (call.follower, call.selection, call.bytes_limit)  # the limit of a call may be what is left of one
+        key = (
+            call.follower,
+            call.selection,
+            call.bytes_limit,
+            call.expired,
+        )  # the limit of a call may be what is left of one
         read = pending.client.find_read(key)
         if read is None:
             selection, allowed = Selection.parse(call.selection), pending.client.access.allowed
             read = ClientRead(
-                log_of(self._queue).reader(selection, PAGE_PRODUCTS_MAX, call.bytes_limit, allowed, brief=True)
+                log_of(self._queue).reader(
+                    selection, PAGE_PRODUCTS_MAX, call.bytes_limit, allowed, brief=True, expired=call.expired
+                )
             )
             pending.client.keep_read(key, read)
         return read

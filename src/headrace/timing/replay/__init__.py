@@ -1,0 +1,13 @@
+"""Replay: a window of a queue or an archive again, in its original spacing, faster, or as fast as possible.
+
+    spacing.py   when a product is due: stream time against elapsed time, speed, pause
+    source.py    where the products come from: a window of a queue, local or remote
+    replay.py    Replay: batches when they are due; pause, resume, seek, speed, progress
+
+`Queue.replay` and `Archive.replay` make one.
+"""
+
+from headrace.timing.replay.replay import Progress, Replay
+from headrace.timing.replay.spacing import AS_FAST_AS_POSSIBLE, parse_speed
+
+__all__ = ["AS_FAST_AS_POSSIBLE", "Progress", "Replay", "parse_speed"]

@@ -1,0 +1,323 @@
+"""Replay: the products of a source again, in batches, each when it is due.
+
+    with queue.replay("2h", "1h", "wx/**", speed=10) as replay:
+        for batch in replay:
+            ...                       # meanwhile, from any thread: replay.pause(), resume(), seek("+5min"), speed("max")
+
+The first product is due at once, and each other one as long after it as it was then, divided by the speed. A batch has
+everything that is due, so a consumer that is too slow gets larger batches and catches up; how far it is behind is part
+of the progress. Memory holds one chunk of the source. A chunk that would be held for longer than a second is given back
+and read again, so a replay that waits or is paused does not keep files of the queue. If the queue evicts products
+meanwhile, the next batch has their exact range in `lost`.
+
+A source without an end goes on with live products: they are due when they arrive, once the replay has caught up.
+
+One thread iterates; the other methods are for any thread. Not here: how products are put (marks.py).
+"""
+
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol
+
+import numpy as np
+
+from headrace.errors import OptionError
+from headrace.log.follow import iterate_async
+from headrace.log.read import Start
+from headrace.product.batch import Batch, Lost
+from headrace.timing.replay.source import Chunk, Piece, Source
+from headrace.timing.replay.spacing import AS_FAST_AS_POSSIBLE, Spacing, parse_speed
+from headrace.units import parse_age
+
+HELD_S_MAX = 1.0  # how long a chunk is held that keeps memory of the queue
+_LIVE_S = 1.0  # how long to wait for live products before looking for commands
+
+log = logging.getLogger("headrace.queue")
+
+
+class Elapsed(Protocol):
+    """The time that passes, and how to wait; tests have their own."""
+
+    def elapsed_ns(self) -> int:
+        """Nanoseconds since some fixed moment; never backwards."""
+
+    def sleep(self, seconds: float | None, woken: threading.Event) -> None:
+        """Return after so many seconds, or as soon as the event is set. None: only then."""
+
+
+class MachineTime:
+    """The machine's own: steps of the wall clock do not change it."""
+
+    def elapsed_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def sleep(self, seconds: float | None, woken: threading.Event) -> None:
+        woken.wait(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a replay is. Positions are those of its source: sequences of a queue, times of an archive."""
+
+    products: int  # handed out
+    payload_bytes: int
+    lost: int  # products evicted before they were read
+    damaged: int
+    position: int  # behind the last product
+    start: int
+    stop: int | None
+    time_ns: int  # of the last product in the stream; 0 before the first one
+    speed: float
+    is_paused: bool
+    is_live: bool  # everything that there is was handed out, and the source goes on
+    behind_s: float  # by how much the consumer is late
+
+    @property
+    def fraction(self) -> float | None:
+        """How much of the window is done, from 0 to 1; None for one without an end."""
+        if self.stop is None:
+            return None
+        return min(1.0, (self.position - self.start) / max(1, self.stop - self.start))
+
+
+class Replay:
+    """An iterator over batches; `Queue.replay` and `Archive.replay` make one."""
+
+    def __init__(self, source: Source, speed: Any = 1.0, elapsed: Elapsed | None = None) -> None:
+        self._source, self._elapsed = source, elapsed or MachineTime()
+        self._spacing = Spacing(parse_speed(speed))
+        self._lock = threading.Lock()  # of everything that follows but the chunk, which belongs to the iterating thread
+        self._woken = threading.Event()
+        self._target: int | None = None  # where a seek goes
+        self._is_stopped = self._is_live = False
+        self._position = source.bounds.start
+        self._time_ns = self._place_ns = 0  # of the last product: in the stream, and in the queue
+        self._products = self._payload_bytes = self._lost = self._damaged = self._behind_ns = 0
+        self._chunk: Chunk | None = None
+        self._done = 0  # products of the chunk that were handed out
+        self._times = np.zeros(0, np.int64)  # of the chunk, in order
+
+    # --- commands, from any thread ----------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Hand out nothing until `resume`. A batch that was handed out already is the consumer's."""
+        with self._lock:
+            if not self._spacing.is_paused:
+                self._spacing.pause(self._time_ns, self._elapsed.elapsed_ns())
+        self._woken.set()
+
+    def resume(self) -> None:
+        """Go on where it was paused."""
+        with self._lock:
+            if self._spacing.is_paused:
+                self._spacing.resume(self._elapsed.elapsed_ns())
+        self._woken.set()
+
+    def speed(self, speed: Any) -> None:
+        """Go on at this speed: a factor, "10x", or "max" for as fast as possible."""
+        factor = parse_speed(speed)
+        with self._lock:
+            self._spacing.set_speed(factor, self._time_ns, self._elapsed.elapsed_ns())
+        self._woken.set()
+
+    def seek(self, to: Start) -> int:
+        """Go on at a sequence, "oldest", or a time; "+10s" and "-5min" count from the last product. The position.
+
+        Times are those at which products came into the queue. A place outside the window is moved to its nearer end.
+        """
+        bounds = self._source.bounds
+        position = max(bounds.start, self._source.find(self._absolute(to)))
+        if bounds.stop is not None:
+            position = min(position, bounds.stop)
+        with self._lock:
+            self._target = position
+        self._woken.set()
+        return position
+
+    def _absolute(self, to: Start) -> Start:
+        if not isinstance(to, str) or to[:1] not in ("+", "-"):
+            return to
+        seconds = parse_age(to[1:], "seek")
+        with self._lock:
+            place_ns = self._place_ns
+        if not place_ns:
+            return "oldest" if to[0] == "-" else self._no_place(to)
+        return _moment(max(0, place_ns + int(seconds * 1e9) * (1 if to[0] == "+" else -1)))
+
+    def _no_place(self, to: str) -> Start:
+        raise OptionError(f"seek {to!r} counts from the last product, and there was none yet", "give a time")
+
+    def stop(self) -> None:
+        """End the iteration; it wakes up at once."""
+        with self._lock:
+            self._is_stopped = True
+        self._woken.set()
+        self._source.stop()
+
+    def progress(self) -> Progress:
+        """How far it is now."""
+        with self._lock:
+            bounds, spacing = self._source.bounds, self._spacing
+            return Progress(
+                self._products, self._payload_bytes, self._lost, self._damaged, self._position, bounds.start,
+                bounds.stop, self._time_ns, spacing.speed, spacing.is_paused, self._is_live, self._behind_ns / 1e9,
+            )  # fmt: skip
+
+    # --- iteration --------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The replay itself: after a `break`, another loop goes on with the batch after the last one."""
+        return self
+
+    def __next__(self) -> Batch:
+        """The products that are due; waits until some are. StopIteration at the end of the window."""
+        while True:
+            self._woken.clear()
+            if self._is_stopped:
+                raise StopIteration
+            self._follow_seek()
+            if self._chunk is None and not self._read():
+                if self._is_stopped or self._target is None:
+                    raise StopIteration
+                continue
+            piece = self._due()
+            if piece is not None:
+                return piece
+            self._wait()
+
+    def __aiter__(self) -> AsyncIterator[Batch]:
+        """As `__iter__`; it waits in a thread of its own, which ends with the iteration. A `break` stops the replay."""
+        return iterate_async(self)
+
+    def _follow_seek(self) -> None:
+        with self._lock:
+            target, self._target = self._target, None
+            if target is None:
+                return
+            self._position, self._is_live = target, False
+            self._spacing.forget()
+        self._source.go_to(target)
+        self._chunk, self._times = None, self._times[:0]
+        self._done, self._time_ns = 0, 0
+
+    def _read(self) -> bool:
+        """Get the next chunk, waiting for it if the source goes on; False at the end, and if there is a command."""
+        while self._target is None and not self._is_stopped:
+            chunk = self._source.read()
+            if chunk is not None:
+                self._hold(chunk)
+                return True
+            if self._source.is_ended:
+                return False
+            if self._source.bounds.stop is None:
+                with self._lock:
+                    self._is_live = True
+                self._source.wait(_LIVE_S)
+        return self._target is not None
+
+    def _hold(self, chunk: Chunk) -> None:
+        """A product that is out of order in the stream is due with the one before it."""
+        self._chunk, self._done = chunk, 0
+        self._times = np.maximum.accumulate(np.maximum(chunk.times, self._time_ns))
+
+    def _due(self) -> Batch | None:
+        """What is due of the chunk, or a range that was lost; None if nothing is."""
+        chunk = self._chunk
+        if chunk is None:
+            return None
+        if chunk.damaged is not None:
+            self._note_damage(chunk.damaged)
+        if self._done == 0 and chunk.batch.lost is not None and self._position <= chunk.batch.lost.last:
+            return self._hand_out_lost(chunk, chunk.batch.lost)
+        with self._lock:
+            now_ns = self._elapsed.elapsed_ns()
+            if self._target is not None:
+                return None
+            count = self._spacing.due(self._times[self._done :], now_ns)
+            if not count:
+                if self._done == len(self._times) and not self._spacing.is_paused:
+                    self._end_chunk(chunk)
+                return None
+            return self._hand_out(chunk, count, now_ns)
+
+    def _hand_out(self, chunk: Chunk, count: int, now_ns: int) -> Piece:
+        begin, end = self._done, self._done + count
+        self._done = end
+        self._behind_ns = self._spacing.behind_ns(int(self._times[begin]), now_ns)
+        self._time_ns = int(self._times[end - 1])
+        self._place_ns = int(chunk.batch.columns["inserted_ns"][end - 1])
+        self._position = int(chunk.ends[end - 1])
+        if end == len(self._times):
+            self._end_chunk(chunk)
+        piece = Piece(chunk.batch, begin, end, self._position, None)
+        self._products += count
+        self._payload_bytes += piece.payload_bytes
+        return piece
+
+    def _end_chunk(self, chunk: Chunk) -> None:
+        self._position = max(self._position, chunk.end)
+        self._chunk = None
+
+    def _hand_out_lost(self, chunk: Chunk, lost: Lost) -> Piece:
+        """An empty batch with the range, at once: whoever counts learns of it before the products behind it."""
+        with self._lock:
+            first = max(lost.first, self._position)
+            self._lost += lost.last + 1 - first
+            self._position = lost.last + 1
+        return Piece(chunk.batch, 0, 0, lost.last + 1, Lost(first, lost.last))
+
+    def _note_damage(self, damaged: Lost) -> None:
+        with self._lock:
+            self._damaged += damaged.products
+            self._position = damaged.last + 1
+        log.warning("products %s are damaged, and are not replayed", damaged)
+        self._chunk = None
+
+    def _wait(self) -> None:
+        """Sleep until the next product of the chunk is due, or there is a command."""
+        if self._chunk is None:
+            return
+        with self._lock:
+            left_s = None
+            if not self._spacing.is_paused:
+                left_ns = self._spacing.left_ns(int(self._times[self._done]), self._elapsed.elapsed_ns())
+                left_s = left_ns / 1e9
+        if self._source.holds_memory and (left_s is None or left_s > HELD_S_MAX):
+            self._source.go_to(self._position)
+            self._chunk = None
+        self._elapsed.sleep(left_s, self._woken)
+
+    # --- with -------------------------------------------------------------------------------------
+
+    def __enter__(self) -> "Replay":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> "Replay":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        progress = self.progress()
+        speed = "as fast as possible" if progress.speed == AS_FAST_AS_POSSIBLE else f"at {progress.speed:g}x"
+        stop = "live" if progress.stop is None else progress.stop
+        return f"<Replay {speed}{', paused' if progress.is_paused else ''}, at {progress.position} of {stop}>"
+
+
+def _moment(ns: int) -> str:
+    """As a start: ISO 8601, to the microsecond."""
+    from headrace.product.product import utc
+
+    return utc(ns).isoformat()

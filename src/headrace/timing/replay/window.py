@@ -1,0 +1,30 @@
+"""Window: what part of a queue to replay, and the replay of it. Used by queues, local and remote."""
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.errors import OptionError
+from headrace.log.read import Start
+from headrace.selection import Selection
+from headrace.timing.replay.replay import Elapsed, Replay
+from headrace.timing.replay.source import By, QueueSource, Reads, check_by
+from headrace.timing.replay.spacing import parse_speed
+
+Resolve = Callable[[Start], int]
+
+
+def replay_queue(
+    resolve: Resolve, follow: Callable[[int, Selection], Reads], start: Start, stop: Start | None, selection: Selection,
+    *, speed: Any, by: By, holds_memory: bool, elapsed: Elapsed | None = None,
+) -> Replay:  # fmt: skip
+    """A replay of the products between two places of a queue; without a `stop`, live products follow.
+
+    `follow` makes a follower that waits for nothing. OptionError: the window ends before it begins.
+    """
+    factor, checked = parse_speed(speed), check_by(by)
+    first = resolve(start)
+    end = None if stop is None else resolve(stop)
+    if end is not None and end < first:
+        raise OptionError(f"the window ends at {stop!r}, before it begins at {start!r}", "swap the two")
+    source = QueueSource(follow(first, selection), resolve, end, checked, holds_memory=holds_memory)
+    return Replay(source, factor, elapsed)
