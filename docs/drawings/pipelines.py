@@ -72,11 +72,11 @@ def archive() -> Drawing:
     d.box(350, 50, 160, 70, "table of products\nParquet or Delta", "table")
     d.box(720, 50, 120, 70, "queue\nthe same")
     d.arrow((140, 85), (350, 85), label="rule with table, no sql")
-    d.arrow((510, 85), (720, 85), label="archive replay")
+    d.arrow((510, 85), (720, 85), label="archive restore")
     d.text(
         430,
         150,
-        "Feed, ident, payload, signature, origin and times come back: a repeated replay adds nothing.",
+        "Feed, ident, payload, signature, origin and times come back: restoring them again adds nothing.",
         "quiet",
     )
     return d

@@ -31,7 +31,7 @@ FAILURES = {
         "serve bad.toml", "sites nofile", "sites 127.0.0.1:7447", "clock Q --source ntp", "hop Q x", "wanted Q a//b", "config check nofile",
         "config check bad.toml", "config show nofile", "certs show nofile", "certs show bad.toml",
         "certs site certs name --days 0", "pipeline check nofile", "pipeline check bad.toml", "pipeline status nofile",
-        "pipeline import nofile", "pipeline compact nofile", "archive list", "archive replay table Q --speed x",
+        "pipeline import nofile", "pipeline compact nofile", "archive list", "archive restore table Q --since x",
         "generate --feeds nonsense", "verify Q --oracle nofile", "verify Q --oracle bad.toml", "context show nonsense",
         "context use", "completion show nonsense", "station take Q s --count 0", "station take Q s --exec-timeout 1s", "context create a.b Q", "demo --seconds x", "bench queue --scale x", "bench nonsense",
         "cat site:nowhere", "sites site:nowhere", "slices run nocolon Q --stream ch", "slices run nosuch:f Q --stream ch",

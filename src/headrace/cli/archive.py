@@ -12,11 +12,11 @@ from headrace.cli.group import Group
 from headrace.cli.options import json_option, open_queue, queue_argument, selection_of, selection_options
 from headrace.cli.output import echo_json, progress_bar, show_table
 from headrace.cli.stream import PUT_S_MAX, DeferredSignals
-from headrace.errors import BlockedError, OptionError
+from headrace.errors import BlockedError
 from headrace.units import format_count, format_size, parse_time
 
 if TYPE_CHECKING:
-    from headrace.pipeline.archive import Archive, ArchiveFilter, Pace
+    from headrace.pipeline.archive import Archive, ArchiveFilter
     from headrace.queue import AnyQueue
 
 
@@ -40,7 +40,7 @@ def archive() -> None:
     \b
     Example:
       headrace archive list tables/radar
-      headrace archive replay tables/radar wx.queue --since 2026-07-01 --feed 'wx/radar/KFTG'
+      headrace archive restore tables/radar wx.queue --since 2026-07-01 --feed 'wx/radar/KFTG'
     """
 
 
@@ -71,34 +71,29 @@ def list_feeds(table: Path, as_json: bool, **part: str | None) -> None:
     click.echo(f"{format_count(products, 'product')}, {format_size(size)}")
 
 
-@archive.command(short_help="Put the products of a table into a queue.")
+@archive.command(short_help="Put the products of a table into a queue again, as they were.")
 @click.argument("table", type=click.Path(path_type=Path))
 @queue_argument
 @_part_options
-@click.option("--rate", type=float, metavar="N", help="N products per second, in their original order.")
-@click.option("--speed", type=float, metavar="X", help="X times the original speed.")
 @click.option("--expiry", is_flag=True, help="Keep the expiry of products; most archived products have expired.")
 @json_option
-def replay(
-    table: Path, queue_path: str, rate: float | None, speed: float | None, expiry: bool, as_json: bool,
-    **part: str | None,
-) -> None:  # fmt: skip
-    """Put the products of TABLE into QUEUE, a directory or an endpoint. Products that it already holds are skipped.
+def restore(table: Path, queue_path: str, expiry: bool, as_json: bool, **part: str | None) -> None:
+    """Put the products of TABLE into QUEUE as they were, as fast as it accepts them. Those that it holds are skipped.
 
-    Products are put as fast as the queue accepts them, or as --rate or --speed says. Ctrl-C ends it between two parts,
-    and it shows how many products were put.
+    Ctrl-C ends it between two parts, and it shows how many products were put. `headrace replay` puts copies that are
+    marked as a replay instead, in their original spacing or faster.
 
     \b
     Example:
-      headrace archive replay tables/radar wx.queue --feed 'wx/radar/**'
-      headrace archive replay tables/radar test.queue --since 2026-07-01T12:00Z --until 2026-07-01T13:00Z --speed 10
+      headrace archive restore tables/radar wx.queue --feed 'wx/radar/**'
+      headrace archive restore tables/radar test.queue --since 2026-07-01T12:00Z --until 2026-07-01T13:00Z
     """
     from headrace.pipeline.archive import Archive
 
-    wanted, pace, source, totals = _filter(**part), _pace(rate, speed), Archive(table), _Totals()
+    wanted, source, totals = _filter(**part), Archive(table), _Totals()
     with open_queue(queue_path) as opened:
         try:
-            _put(source, opened, wanted, pace, expiry, totals, not as_json)
+            _put(source, opened, wanted, expiry, totals, not as_json)
         finally:  # also when Ctrl-C or an error ends it
             _show_totals(table, totals, as_json)
 
@@ -111,16 +106,15 @@ class _Totals:
 
 
 def _put(
-    source: "Archive", queue: "AnyQueue", wanted: "ArchiveFilter", pace: "Pace | None", expiry: bool, totals: _Totals,
-    shown: bool,
-) -> None:  # fmt: skip
+    source: "Archive", queue: "AnyQueue", wanted: "ArchiveFilter", expiry: bool, totals: _Totals, shown: bool
+) -> None:
     """Put everything; the totals are correct at any time."""
     from headrace.pipeline.archive.archive import put_part
     from headrace.pipeline.source.parts import part_bytes
 
     config = queue.config
     with progress_bar("products", shown=shown) as bar:
-        for part in source.parts(wanted, pace=pace, bytes_max=part_bytes(config)):
+        for part in source.batches(wanted, bytes_max=part_bytes(config)):
             is_put = False
             while not is_put:  # a blocking station may be full: retry, so that Ctrl-C is noticed
                 with DeferredSignals(), suppress(BlockedError):
@@ -147,17 +141,6 @@ def _filter(
 
     selection = None if select is None and ident is None else selection_of(select, ident)
     return ArchiveFilter(feed, _moment(since, "--since"), _moment(until, "--until"), selection)
-
-
-def _pace(rate: float | None, speed: float | None) -> "Pace | None":
-    from headrace.pipeline.archive import Pace
-
-    for value, name in ((rate, "--rate"), (speed, "--speed")):
-        if value is not None and not 0 < value < float("inf"):
-            raise OptionError(f"{name} {value:g} is out of range", "give a number above 0")
-    if rate is not None and speed is not None:
-        raise OptionError("--rate and --speed contradict each other", "leave one of them out")
-    return None if rate is None and speed is None else Pace(rate, speed)
 
 
 def _moment(text: str | None, what: str) -> datetime | None:

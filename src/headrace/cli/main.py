@@ -77,7 +77,7 @@ COMMANDS = {
     "config": LazyCommand("config:config", "Check and show the configuration of a site."),
     "certs": LazyCommand("certs:certs", "Create and show certificates for sites and users."),
     "pipeline": LazyCommand("pipeline:pipeline", "Decode, file, store and publish products by rules, on Spark."),
-    "archive": LazyCommand("archive:archive", "List and replay products that were stored in tables."),
+    "archive": LazyCommand("archive:archive", "List products that were stored in tables, and restore them."),
     "generate": LazyCommand("generate:generate", "Generate products like those of real feeds."),
     "verify": LazyCommand("verify:verify", "Compare the products in a queue with those that were sent."),
     "completion": LazyCommand("completion:completion", "Install the completion of your shell."),

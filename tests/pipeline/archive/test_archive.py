@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ from click.testing import CliRunner
 from headrace import Queue, Selection
 from headrace.cli.main import headrace
 from headrace.errors import OptionError, PayloadTooLargeError, PipelineError
-from headrace.pipeline.archive import Archive, ArchiveFilter, Pace
+from headrace.pipeline.archive import Archive, ArchiveFilter
 from headrace.pipeline.archive.archive import totals
 from headrace.pipeline.source.columns import arrow_of
 from headrace.testing.clock import MockClock
@@ -52,7 +51,7 @@ def table(source: Queue, tmp_path: Path) -> Path:
 
 def test_replayed_products_are_unchanged(source: Queue, table: Path, make_queue: Make) -> None:
     target = make_queue("target")
-    assert list(Archive(table).replay(target)) == [(10, 10), (10, 10)]
+    assert list(Archive(table).restore(target)) == [(10, 10), (10, 10)]
     for came, sent in zip(target.read_batch("oldest"), source.read_batch("oldest"), strict=True):
         for name in ("feed", "ident", "origin", "origin_sequence", "created_ns", "priority", "slice", "signature",
                      "properties"):  # fmt: skip
@@ -62,9 +61,9 @@ def test_replayed_products_are_unchanged(source: Queue, table: Path, make_queue:
 
 
 def test_products_that_the_queue_still_holds_are_not_put_again(source: Queue, table: Path, make_queue: Make) -> None:
-    assert sum(stored for _, stored in Archive(table).replay(source)) == 0
+    assert sum(stored for _, stored in Archive(table).restore(source)) == 0
     target = make_queue("target")
-    assert [sum(stored for _, stored in Archive(table).replay(target)) for _ in range(2)] == [20, 0]
+    assert [sum(stored for _, stored in Archive(table).restore(target)) for _ in range(2)] == [20, 0]
 
 
 @pytest.mark.parametrize("origin", ["source", "target"])
@@ -78,15 +77,15 @@ def test_a_repeated_replay_recognises_products_that_have_neither_ident_nor_signa
     pq.write_table(pa.Table.from_batches([arrow_of(bare.read_batch())]), tmp_path / "bare.parquet")
     target = make_queue("target", origin="target")
     archive = Archive(tmp_path / "bare.parquet")
-    assert [sum(stored for _, stored in archive.replay(target)) for _ in range(2)] == [4, 0]
+    assert [sum(stored for _, stored in archive.restore(target)) for _ in range(2)] == [4, 0]
     as_in_ldm = make_queue("ldm", origin="target", dedup="payload")
-    assert sum(stored for _, stored in archive.replay(as_in_ldm)) == 1
+    assert sum(stored for _, stored in archive.restore(as_in_ldm)) == 1
 
 
 def test_a_filter_by_feed_and_time_replays_only_matching_products(table: Path, make_queue: Make) -> None:
     target = make_queue("target")
     wanted = ArchiveFilter("wx/text", NOON + timedelta(minutes=4), NOON + timedelta(minutes=16))
-    assert sum(stored for _, stored in Archive(table).replay(target, wanted)) == 3
+    assert sum(stored for _, stored in Archive(table).restore(target, wanted)) == 3
     assert [product.ident for product in target.read_batch("oldest")] == ["i4", "i8", "i12"]
 
 
@@ -114,7 +113,7 @@ def test_a_delta_table_is_an_archive_too(source: Queue, tmp_path: Path, make_que
     rows = pa.Table.from_batches([arrow_of(source.read_batch("oldest"))])
     deltalake.write_deltalake(str(tmp_path / "delta"), rows)
     target = make_queue("target")
-    assert sum(stored for _, stored in Archive(tmp_path / "delta").replay(target)) == 20
+    assert sum(stored for _, stored in Archive(tmp_path / "delta").restore(target)) == 20
 
 
 def test_a_table_without_products_is_refused(tmp_path: Path) -> None:
@@ -129,7 +128,7 @@ def test_a_table_without_products_is_refused(tmp_path: Path) -> None:
 
 
 def put_into(queue: Queue, table: Path, **how: Any) -> int:
-    return sum(stored for _, stored in Archive(table).replay(queue, **how))
+    return sum(stored for _, stored in Archive(table).restore(queue, **how))
 
 
 def partitioned(rows: pa.Table, folder: Path, *places: str) -> None:
@@ -258,7 +257,7 @@ def big_table(folder: Path, payloads: list[bytes], **more: Any) -> Path:
 def test_products_are_put_in_parts_that_fit_the_queue(tmp_path: Path, make_queue: Make) -> None:
     table = big_table(tmp_path / "table", [bytes([n]) * 1_000_000 for n in range(40)])
     target = make_queue("target", size="16MiB")
-    parts = list(Archive(table).replay(target))
+    parts = list(Archive(table).restore(target))
     assert sum(stored for _, stored in parts) == 40
     assert max(products for products, _ in parts) <= 2
     assert target.read_batch("oldest", bytes_limit="16MiB")[-1].ident == "39"
@@ -295,7 +294,7 @@ def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
     assert most < 40 << 20  # of 200 MB
 
 
-# --- selection and pace ----------------------------------------------------------------------------
+# --- selection ----------------------------------------------------------------------------
 
 
 def test_a_selection_filters_products(table: Path, make_queue: Make) -> None:
@@ -305,61 +304,6 @@ def test_a_selection_filters_products(table: Path, make_queue: Make) -> None:
     assert [product.ident for product in target.read_batch("oldest")] == ["i14", "i15"]
     assert [feed.products for feed in Archive(table).holdings(wanted)] == [2]
     assert put_into(make_queue("other"), table, wanted=ArchiveFilter(selection=Selection(every=5))) == 4
-
-
-def test_a_paced_replay_is_in_the_order_of_time(source: Queue, tmp_path: Path, make_queue: Make) -> None:
-    """Even and odd ones are in two files, one of them backwards."""
-    (tmp_path / "table").mkdir()
-    rows = pa.Table.from_batches([arrow_of(source.read_batch("oldest"))])
-    for name, places in {"a": range(18, -1, -2), "b": range(1, 20, 2)}.items():
-        pq.write_table(rows.take(pa.array(places)), tmp_path / "table" / f"{name}.parquet")
-    target = make_queue("target")
-    assert put_into(target, tmp_path / "table", pace=Pace(rate=1e6)) == 20
-    assert [product.ident for product in target.read_batch("oldest")] == [f"i{n}" for n in range(20)]
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> MockClock:
-    """The clock of a pace; a pause moves it."""
-    clock = MockClock()
-    time = SimpleNamespace(monotonic=lambda: clock.elapsed_ns() / 1e9, sleep=lambda s: clock.advance(s + 1e-9))
-    monkeypatch.setattr("headrace.pipeline.archive.pace.time", time)
-    return clock
-
-
-def due_s(table: Path, clock: MockClock, pace: Pace) -> dict[str, float]:
-    """When each product of a table comes, in seconds from the start."""
-    found, start_ns = {}, clock.elapsed_ns()
-    for part in Archive(table).parts(pace=pace):
-        found |= dict.fromkeys(part.column("ident").to_pylist(), (clock.elapsed_ns() - start_ns) / 1e9)
-    return found
-
-
-def test_a_rate_is_kept(table: Path, clock: MockClock) -> None:
-    due = due_s(table, clock, Pace(rate=50))
-    assert due == pytest.approx({f"i{number}": number / 50 for number in range(20)}, abs=1e-6)
-
-
-def test_a_speed_is_kept(table: Path, clock: MockClock) -> None:
-    """Without `inserted` the time of creation counts: 19 minutes."""
-    for path in table.iterdir():
-        pq.write_table(pq.read_table(path).drop(["inserted"]), path)
-    due = due_s(table, clock, Pace(speed=120))
-    assert due == pytest.approx({f"i{number}": number / 2 for number in range(20)}, abs=1e-6)
-
-
-def test_a_replay_that_fell_behind_catches_up(table: Path, clock: MockClock) -> None:
-    sizes = []
-    for part in Archive(table).parts(pace=Pace(rate=1)):
-        sizes.append(part.num_rows)
-        clock.advance(5 if len(sizes) == 1 else 0)
-    assert sizes == [1, 5, *[1] * 14]
-
-
-@pytest.mark.parametrize("terms", [{}, {"rate": 1, "speed": 1}, {"rate": 0}, {"speed": -1}, {"rate": float("nan")}])
-def test_an_invalid_pace_is_refused(terms: dict[str, float]) -> None:
-    with pytest.raises(OptionError):
-        Pace(**terms)
 
 
 def test_products_of_the_own_origin_get_new_sequences(source: Queue, table: Path, make_queue: Make) -> None:
@@ -377,24 +321,21 @@ def test_products_of_the_own_origin_get_new_sequences(source: Queue, table: Path
 # --- the command ------------------------------------------------------------------------------------
 
 
-def test_contradicting_options_are_refused(table: Path, queue: Queue) -> None:
-    for options in (
-        ["--rate", "1", "--speed", "1"],
-        ["--rate", "0"],
-        ["--speed", "nan"],
-        ["--select", "wx/** where ("],
-    ):
-        result = CliRunner().invoke(headrace, ["archive", "replay", str(table), str(queue.path), *options])
+def test_invalid_options_are_refused(table: Path, queue: Queue) -> None:
+    for options in (["--since", "yesterday"], ["--until", "1h"], ["--select", "wx/** where ("]):
+        result = CliRunner().invoke(headrace, ["archive", "restore", str(table), str(queue.path), *options])
         assert (result.exit_code, "try:" in result.stderr) == (2, True), options
     assert queue.next == 1
 
 
-def test_ctrl_c_ends_a_replay_which_reports_what_it_put(table: Path, queue: Queue) -> None:
-    words = ["archive", "replay", table, queue.path, "--rate", "4", "--json"]
-    replay = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE)
-    next(batch for batch in queue.follow("oldest", timeout=60) if batch.next > 2)  # two products have come
-    replay.send_signal(signal.SIGINT)
-    report = json.loads(replay.communicate(timeout=240)[0])
-    assert replay.returncode == 130
-    assert not report["complete"]
-    assert report["products"] == report["stored"] == queue.next - 1 < 20
+def test_ctrl_c_ends_a_restore_which_reports_what_it_put(table: Path, queue: Queue) -> None:
+    """The first of two parts fills a blocking station; the second one waits."""
+    queue.station("full", "**", blocking=True, capacity=10)
+    words = ["archive", "restore", table, queue.path, "--json"]
+    restore = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert restore.stderr is not None
+    assert "full" in restore.stderr.readline()  # for whom it waits
+    restore.send_signal(signal.SIGINT)
+    report = json.loads(restore.communicate(timeout=240)[0])
+    assert restore.returncode == 130
+    assert report == {"table": str(table), "products": 10, "stored": 10, "duplicates": 0, "complete": False}

@@ -1,4 +1,4 @@
-"""Archive: a table of products that the pipeline wrote, read back and put into a queue again.
+"""Archive: a table of products that the pipeline wrote, read back: restored to a queue, or replayed.
 
 Any table with the columns of products (source/columns.py) is an archive: a rule with `table` and without `decode`
 writes one. A product comes back with its feed, ident, payload, origin, sequence there, creation time (to the
@@ -9,14 +9,17 @@ The sequence at the origin is left out where the origin is the queue's own. That
 product of its own with another number would seem to come from an earlier queue of that name. If such a product has
 neither ident nor signature, it gets a signature here, made from its row, so that a repeated replay is recognised.
 
-Memory holds one part of a file at a time (files.py); with a pace, one part of each file that overlaps others in time
-(pace.py).
+`restore` puts products as they were, so a queue that still holds one drops it. `replay` makes batches in the order of
+time, for a consumer or to be put as marked copies (replay.py).
+
+Memory holds one part of a file at a time (files.py); a replay one part of each file that overlaps others in time
+(order.py).
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +31,20 @@ from blake3 import blake3
 
 from headrace.errors import OptionError
 from headrace.log.config import QueueConfig
+from headrace.log.log import Wanted
+from headrace.log.read import Start
 from headrace.pipeline.archive.files import (
     TYPES,
     TableFile,
     check_columns,
-    earliest,
     files_of,
     rows_of,
+    span,
     span_of,
     zoned,
 )
-from headrace.pipeline.archive.pace import Pace, in_order, paced
+from headrace.pipeline.archive.order import in_order
+from headrace.pipeline.archive.replay import ArchiveSource, TimeWindow, moment_of, streams_of
 from headrace.pipeline.source.columns import TIME
 from headrace.pipeline.source.parts import PART_BYTES, part_bytes, parts_of, put_or_halve
 from headrace.product.feed import FeedPattern
@@ -46,6 +52,8 @@ from headrace.product.product import PRIORITY_DEFAULT, MadeProduct, Product
 from headrace.product.put import SIGNATURE_BYTES
 from headrace.queue import AnyQueue
 from headrace.selection import Selection
+from headrace.timing.replay import Replay
+from headrace.timing.replay.source import By, check_by
 
 _CLOCKS = timedelta(days=1)  # by which the clock of a producer may be ahead
 
@@ -104,31 +112,46 @@ class Archive:
                 found[holding.feed] = _added(found.get(holding.feed), holding)
         return [found[feed] for feed in sorted(found)]
 
-    def parts(
-        self, wanted: ArchiveFilter | None = None, *, pace: Pace | None = None, bytes_max: int = PART_BYTES
-    ) -> Iterator[pa.RecordBatch]:
-        """The products in parts of about `bytes_max`; with a pace, in the order of time, when they are due.
-
-        The time is `inserted`, or `created` in a table without `inserted`.
-        """
-        if pace is None:
-            yield from self.batches(wanted, bytes_max=bytes_max)
-            return
-        matcher = _Matcher(wanted or ArchiveFilter())
-
-        def rows(file: TableFile) -> Iterator[pa.RecordBatch]:
-            return parts_of(self._rows(file, matcher, tuple(TYPES), bytes_max), bytes_max)
-
-        streams = [(_nanoseconds(earliest(file)), partial(rows, file)) for file in self._files]
-        yield from paced(in_order(streams), pace, bytes_max)
+    def restore(
+        self, queue: AnyQueue, wanted: ArchiveFilter | None = None, *, expiry: bool = False
+    ) -> Iterator[tuple[int, int]]:
+        """Put them into a queue as they were; after each part yield its number of products, and how many were new."""
+        config = queue.config
+        for part in self.batches(wanted, bytes_max=part_bytes(config)):
+            yield put_part(queue, part, config, expiry=expiry)
 
     def replay(
-        self, queue: AnyQueue, wanted: ArchiveFilter | None = None, *, expiry: bool = False, pace: Pace | None = None
-    ) -> Iterator[tuple[int, int]]:
-        """Put them into a queue; after each part yield its number of products, and how many were new."""
-        config = queue.config
-        for part in self.parts(wanted, pace=pace, bytes_max=part_bytes(config)):
-            yield put_part(queue, part, config, expiry=expiry)
+        self, start: Start = "oldest", stop: Start = "next", selection: Wanted = None, *, speed: float | str = 1,
+        by: By = "inserted", resume_ns: int | None = None,
+    ) -> Replay:  # fmt: skip
+        """Its products between two times again, in batches, each when it is due (docs/replay.md).
+
+        Times are those at which products came into the queue that they were archived from, or of their creation:
+        `by` says which. `resume_ns` is the position of a run that goes on.
+        """
+        window = self._window(start, stop, check_by(by), resume_ns)
+        wanted = ArchiveFilter(selection=Selection.of(selection))
+        return Replay(ArchiveSource(self, wanted, window, by), speed)
+
+    def in_order(self, wanted: ArchiveFilter, window: TimeWindow, by: By) -> Iterator[pa.RecordBatch]:
+        """The products in a window, in the order of time."""
+        matcher = _Matcher(wanted)
+
+        def rows(file: TableFile) -> Iterator[pa.RecordBatch]:
+            return self._rows(file, matcher, tuple(TYPES), PART_BYTES)
+
+        return in_order(list(streams_of(self._files, rows, window, by)), by)
+
+    def _window(self, start: Start, stop: Start, by: By, resume_ns: int | None) -> TimeWindow:
+        spans = [each for file in self._files if (each := span(file, by)) is not None]
+        now_ns = time.time_ns()
+        first = min((each[0] for each in spans), default=0) if len(spans) == len(self._files) else 0
+        last = max((each[1] for each in spans), default=now_ns) if len(spans) == len(self._files) else now_ns
+        begin = first if start == "oldest" else moment_of(start, now_ns)
+        end = last + 1 if stop == "next" else moment_of(stop, now_ns)
+        if end < begin:
+            raise OptionError(f"the window ends at {stop!r}, before it begins at {start!r}", "swap the two")
+        return TimeWindow(begin, end, resume_ns)
 
     def _rows(
         self, file: TableFile, matcher: "_Matcher", columns: Sequence[str], bytes_max: int
@@ -141,10 +164,6 @@ class Archive:
                 yield kept
 
 
-def _nanoseconds(when: datetime | None) -> int:
-    return 0 if when is None else int(pa.scalar(when, TYPES["created"]).value)
-
-
 def put_part(
     queue: AnyQueue, part: pa.RecordBatch, config: QueueConfig, *, expiry: bool = False, timeout: float | None = None
 ) -> tuple[int, int]:
@@ -154,7 +173,7 @@ def put_part(
     """
 
     def put(piece: pa.RecordBatch) -> tuple[int, int]:
-        receipt = queue.put_many(**_put_arguments(piece, config, expiry=expiry), timeout=timeout)
+        receipt = queue.put_many(**put_arguments(piece, config, expiry=expiry), timeout=timeout)
         return receipt.products, receipt.stored
 
     return put_or_halve(part, put)
@@ -247,7 +266,7 @@ def _added(one: Holding | None, other: Holding) -> Holding:
 # --- putting ----------------------------------------------------------------------------------------
 
 
-def _put_arguments(part: pa.RecordBatch, config: QueueConfig, *, expiry: bool) -> dict[str, Any]:
+def put_arguments(part: pa.RecordBatch, config: QueueConfig, *, expiry: bool) -> dict[str, Any]:
     """Arguments of `Queue.put_many`."""
     columns = {name: part.column(name) for name in part.schema.names}
     is_own = pc.equal(columns["origin"], config.origin)

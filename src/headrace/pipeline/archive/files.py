@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from headrace.errors import PipelineError
 from headrace.extras import require
 from headrace.pipeline.source.columns import SCHEMA, TIME
+from headrace.timing.replay.source import By
 
 NEEDED = ("feed", "ident", "payload", "origin", "origin_sequence", "created")
 TYPES = {field.name: pa.timestamp("ns", tz="UTC") if field.type == TIME else field.type for field in SCHEMA}
@@ -112,16 +113,38 @@ def span_of(group: Any, column: str) -> tuple[datetime, datetime] | None:
     return None
 
 
-def earliest(file: TableFile) -> datetime | None:
-    """A time before which no row of the file was inserted; None if unknown."""
+def span(file: TableFile, by: By) -> tuple[int, int] | None:
+    """The first and the last time of products in a file, in nanoseconds, or times beyond them; None if unknown.
+
+    `inserted` counts as `created` in a table that does not have it.
+    """
     with _opened(file) as parquet:
-        column = "inserted" if "inserted" in (*parquet.schema_arrow.names, *file.values) else "created"
+        column = by if by in (*parquet.schema_arrow.names, *file.values) else "created"
         if column in file.values:
-            return _moment(file.values[column])
+            value = _moment(file.values[column])
+            return None if value is None else (_nanoseconds(value), _nanoseconds(value))
         groups = [parquet.metadata.row_group(number) for number in range(parquet.metadata.num_row_groups)]
-        spans = [span_of(group, column) for group in groups]
-    firsts = [span[0] for span in spans if span is not None]
-    return min(firsts) if firsts and len(firsts) == len(spans) else None
+        spans = [span_of(group, column) for group in groups if group.num_rows]
+        if any(_has_nulls(group, column) for group in groups):
+            return None
+    known = [each for each in spans if each is not None]
+    if not known or len(known) < len(spans):
+        return None
+    first, last = min(first for first, _ in known), max(last for _, last in known)
+    return _nanoseconds(first), _nanoseconds(last) + 999  # statistics may be cut to microseconds
+
+
+def _has_nulls(group: Any, column: str) -> bool:
+    """Whether rows lack this time; then another one counts for them."""
+    for number in range(group.num_columns):
+        found = group.column(number)
+        if found.path_in_schema == column and found.is_stats_set:
+            return not found.statistics.has_null_count or found.statistics.null_count > 0
+    return False
+
+
+def _nanoseconds(when: datetime) -> int:
+    return int(pa.scalar(when, TYPES["created"]).value)
 
 
 def _moment(value: Any) -> datetime | None:

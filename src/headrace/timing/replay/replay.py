@@ -94,7 +94,7 @@ class Replay:
         self._woken = threading.Event()
         self._target: int | None = None  # where a seek goes
         self._is_stopped = self._is_live = False
-        self._position = source.bounds.start
+        self._position = source.position
         self._time_ns = self._place_ns = 0  # of the last product: in the stream, and in the queue
         self._products = self._payload_bytes = self._lost = self._damaged = self._behind_ns = 0
         self._chunk: Chunk | None = None

@@ -65,6 +65,10 @@ class Source(Protocol):
     holds_memory: bool  # a chunk that is held keeps the queue's files from being recycled
 
     @property
+    def position(self) -> int:
+        """Where it reads on."""
+
+    @property
     def is_ended(self) -> bool:
         """Whether everything in the bounds was read."""
 
@@ -108,6 +112,10 @@ class QueueSource:
         self._follower, self._resolve, self._time = follower, resolve, f"{by}_ns"
         self.bounds = Bounds(follower.position, stop)
         self.holds_memory = holds_memory
+
+    @property
+    def position(self) -> int:
+        return self._follower.position
 
     @property
     def is_ended(self) -> bool:
