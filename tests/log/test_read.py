@@ -333,3 +333,12 @@ def test_followers_and_weights_see_only_allowed_feeds(mixed: Queue) -> None:
     everything, part = log.weigh(1, 7), log.weigh(1, 7, allowed=lambda feed: feed == "open/a")
     assert part.total == everything.total / 2
     assert log.weigh(1, 7, allowed=lambda feed: False).total == 0
+
+
+def test_some_products_of_a_batch_are_a_batch_with_every_column(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue()
+    queue.put_many([b"a", b"b", b"c"], feed="f", ident=["i", "j", "k"], properties=[{"n": n} for n in range(3)])
+    some = queue.read_batch().take([2, 0])
+    assert some.idents == ["k", "i"]
+    assert some.to_arrow().column("payload").to_pylist() == [b"c", b"a"]
+    assert [product.ident for product in some] == ["k", "i"]

@@ -25,7 +25,7 @@ cdef tuple gather_idents(Rows rows, size_t begin):
         if i + 8 < count:
             prefetch(<void *>rows.refs[begin + i + 8].record)
         ref = &rows.refs[begin + i]
-        if rows.log is not None:
+        if rows.pinned_count:                                # others were made of rows that are verified
             ref.ident_bytes = ident_room(rows.pinned[ref.segment], ref)
         offsets[i] = <uint32_t>total
         total += ref.ident_bytes
