@@ -51,6 +51,7 @@
     │       ├── SeatsFullError            it has 4,096 nodes already
     │       ├── SeatLostError             the node was not heard of for too long; it may join again
     │       └── BalancerDeposedError      another balancer leads
+    ├── ReplayError                       a run of a replay is unknown, or another process replays it
     ├── FabricError                       something about the network of sites
     │   ├── FabricMessageError            a message from another site is invalid
     │   ├── SiteUnreachableError          a site does not reply; recovers when it is back
@@ -351,6 +352,10 @@ class SeatLostError(ShareError):
 
 class BalancerDeposedError(ShareError):
     """Another balancer leads the group."""
+
+
+class ReplayError(HeadraceError):
+    """A run of a replay is unknown here, or another process replays it."""
 
 
 class FabricError(HeadraceError):

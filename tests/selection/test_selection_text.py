@@ -14,7 +14,7 @@ from headrace.selection.writing import CLAUSES
 
 FULL = (
     'wx/radar/** ident ~ "^L2" ident !~ "TEST" tag 7,9 tag run=5 tag type="physics" priority 5.. origin ldm1,ldm2 '
-    "slice 0-7,12 created 2026-01-01..2026-01-02T12:00Z age < 1h every 10 "
+    "slice 0-7,12 created 2026-01-01..2026-01-02T12:00Z age < 1h replay false every 10 "
     "xpath \"//alert[@severity='3']\" where level > 3 AND site IN ('KFTG', 'KDEN')"
 )
 
@@ -23,7 +23,7 @@ def test_a_text_equals_its_arguments() -> None:
     assert Selection.parse(FULL) == Selection(
         "wx/radar/**", ident="^L2", not_ident="TEST", tags={"tag": [7, 9], "run": 5, "type": "physics"},
         priority=(5, 7), origin=["ldm2", "ldm1"], slices=[0, 1, 2, 3, 4, 5, 6, 7, 12],
-        created=(datetime(2026, 1, 1, tzinfo=UTC), "2026-01-02T12:00"), max_age_s=3600, every=10,
+        created=(datetime(2026, 1, 1, tzinfo=UTC), "2026-01-02T12:00"), max_age_s=3600, replay=False, every=10,
         xpath="//alert[@severity='3']", where="level > 3 and site in ('KFTG','KDEN')",
     )  # fmt: skip
 
@@ -32,7 +32,7 @@ def test_a_text_equals_its_table() -> None:
     table = {
         "feed": "wx/radar/**", "ident": "^L2", "not_ident": "TEST", "tags": {"tag": [7, 9], "run": 5, "type": "physics"},
         "priority": "5..", "origin": ["ldm1", "ldm2"], "slices": "0-7,12",
-        "created": "2026-01-01..2026-01-02T12:00Z", "max_age_s": 3600.0, "every": 10,
+        "created": "2026-01-01..2026-01-02T12:00Z", "max_age_s": 3600.0, "replay": False, "every": 10,
         "xpath": "//alert[@severity='3']", "where": "level > 3 AND site IN ('KFTG', 'KDEN')",
     }  # fmt: skip
     assert Selection.from_dict(table) == Selection.parse(FULL)
@@ -221,6 +221,7 @@ arguments = some.fixed_dictionaries(
         "slices": some.lists(some.integers(0, 65534), min_size=1, max_size=6),
         "created": some.tuples(moments, moments).filter(lambda c: None in c or c[0] < c[1]),
         "max_age_s": some.floats(1e-9, 1e9),
+        "replay": some.booleans() | some.just("00ff" * 4),
         "every": some.integers(1, 10**9),
         "xpath": paths,
         "where": conditions,

@@ -20,8 +20,8 @@ from headrace.units import format_count
 
 _DECIDED_BY = {
     "feed": "index row", "priority": "index row", "origin": "index row", "slices": "index row", "ident": "ident",
-    "not_ident": "ident", "created": "record", "max_age_s": "record", "tags": "record", "where": "record",
-    "xpath": "payload", "function": "payload", "every": "counting",
+    "not_ident": "ident", "created": "record", "max_age_s": "record", "replay": "record", "tags": "record",
+    "where": "record", "xpath": "payload", "function": "payload", "every": "counting",
 }  # fmt: skip
 _SPELT = {"not_ident": "ident !~", "tags": "tag", "slices": "slice", "max_age_s": "age"}
 _QUEUE_PRODUCTS = 1000

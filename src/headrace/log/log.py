@@ -174,8 +174,8 @@ class Log:
     ) -> Follower:  # fmt: skip
         """Batches from `start` on, as they arrive, for `for` and `async for`.
 
-        It sleeps until there are products. Iteration ends after `timeout` without a matching product. `expired`: expired
-        products are included.
+        It sleeps until there are products. Iteration ends after `timeout` without a matching product. With `expired`,
+        expired products are included.
         """
         read = self.reader(selection, limit, bytes_limit, allowed, expired=expired)
         return Follower(

@@ -126,9 +126,10 @@ class Reader:
         self, log: kernel.Log, path: Path, selection: Selection, allowed: Allowed | None = None, *, heads: bool = False,
         brief: bool = False, expired: bool = False,
     ) -> None:  # fmt: skip
-        """`expired`: include expired products. `heads`: read the headers of records only. Checksums are not compared, and expired products are included.
+        """`expired`: expired products are included.
 
-        Then only the columns of the batch may be used; its payloads are not verified.
+        `heads`: read the headers of records only. Checksums are not compared, and expired products are included. Then
+        only the columns of the batch may be used; its payloads are not verified.
         """
         self._log, self._path, self.selection, self._brief = log, path, selection, brief
         self._expired = expired

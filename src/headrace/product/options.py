@@ -147,6 +147,16 @@ def decode_options(block: bytes) -> Options:
     return Options(**facts, unknown=tuple(unknown))  # type: ignore[arg-type]
 
 
+def run_in(block: bytes) -> int:
+    """The run of the replay that put the product; 0 if none did. Quicker than `decode_options`, for whole batches."""
+    place = 0
+    while place + 2 <= len(block) and block[place] <= _REPLAY:
+        if block[place] == _REPLAY:
+            return int.from_bytes(block[place + 2 : place + 10], "little")
+        place += 2 + block[place + 1]
+    return 0
+
+
 def _entries(block: bytes) -> list[tuple[int, bytes]]:
     """Types and values; ValueError unless entries fill the block, in the order of their types."""
     entries: list[tuple[int, bytes]] = []

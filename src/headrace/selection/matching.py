@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from headrace.product.batch import Batch
+from headrace.product.batch import Batch, rows_behind
+from headrace.product.options import run_in
 from headrace.product.product import Product
 from headrace.selection import clauses
 
@@ -33,6 +34,8 @@ def narrowed(selection: "Selection", batch: Batch, places: Places, now_ns: int, 
         places = places[_timely(selection, batch.columns["created_ns"][places], now_ns)]
     if not idents_decided and (selection.ident is not None or selection.not_ident is not None):
         places = places[selection.wants_idents(batch.ident_column().take(places))]
+    if selection.replay is not None:
+        places = _by_replay(selection.replay, batch, places)
     compiled = selection.compiled
     if compiled.tags is not None or compiled.where is not None:
         places = _by_properties(selection, batch, places)
@@ -64,6 +67,17 @@ def gathered(
 
 def _kept(places: Places, wanted: list[bool]) -> Places:
     return places[np.array(wanted, np.bool_)]
+
+
+def _by_replay(replay: bool | str, batch: Batch, places: Places) -> Places:
+    """Only products with options are looked at: others were put by no replay."""
+    rows = rows_behind(batch)
+    runs = np.zeros(len(places), np.uint64)
+    for index in np.flatnonzero(batch.columns["options_bytes"][places]).tolist():
+        runs[index] = run_in(rows.options(int(places[index])))
+    if isinstance(replay, str):
+        return places[runs == np.uint64(int(replay, 16))]
+    return places[(runs != 0) == replay]
 
 
 def _by_properties(selection: "Selection", batch: Batch, places: Places) -> Places:
@@ -104,11 +118,20 @@ def refused_by(selection: "Selection", product: Product, now_ns: int) -> str | N
         begin, end = bounds(selection, now_ns)
         if not begin <= product.created_ns < end:
             return _untimely(selection, product)
+    if selection.replay is not None and not _wants_replay(selection.replay, product):
+        return "replay"
     if selection.ident is not None and not clauses.compiled(selection.ident).search(product.ident):
         return "ident"
     if selection.not_ident is not None and clauses.compiled(selection.not_ident).search(product.ident):
         return "not_ident"
     return _refused_by_content(selection, product)
+
+
+def _wants_replay(replay: bool | str, product: Product) -> bool:
+    mark = product.options.replay
+    if isinstance(replay, str):
+        return mark is not None and mark.run == int(replay, 16)
+    return (mark is not None) == replay
 
 
 def wants_ident(selection: "Selection", ident: str) -> bool:

@@ -6,6 +6,7 @@
               | "priority" (n | [n]".."[n] | ">="n | "<="n)
               | "origin" name{","name} | "slice" (n | n"-"n){","…}
               | "created" [time]".."[time] | "age" "<" duration | "every" n
+              | "replay" ["="] ("true" | "false" | run)
               | "xpath" text | "function" name | "where" condition up to the end
     text      = "…" or '…' with the quote doubled inside, or anything without blanks
 
@@ -55,8 +56,8 @@ class _Parser:
         self.found: dict[str, Any] = {}
         self._clauses: Mapping[str, Callable[[int], None]] = {
             "ident": self._ident, "tag": self._tag, "priority": self._priority, "origin": self._origin,
-            "slice": self._slice, "created": self._created, "age": self._age, "every": self._every,
-            "xpath": self._xpath, "where": self._where, "function": self._function,
+            "slice": self._slice, "created": self._created, "age": self._age, "replay": self._replay,
+            "every": self._every, "xpath": self._xpath, "where": self._where, "function": self._function,
         }  # fmt: skip
 
     def parse(self) -> dict[str, Any]:
@@ -245,6 +246,10 @@ class _Parser:
         if not self._sign("<"):
             raise self._error("age has no <", self.place, "write age < 1h")
         self._simple("max_age_s", begin, _BARE, values.max_age_of, "age < 1h")
+
+    def _replay(self, begin: int) -> None:
+        self._sign("=")
+        self._simple("replay", begin, _BARE, lambda value: values.replay_of(value) is not None, "replay false")
 
     def _xpath(self, begin: int) -> None:
         from headrace.selection.xpath import XPath

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from headrace.selection.xpath import XPath
 
 KEYS = (
-    "feed", "ident", "not_ident", "tags", "priority", "origin", "slices", "created", "max_age_s", "every", "xpath",
-    "where", "function",
+    "feed", "ident", "not_ident", "tags", "priority", "origin", "slices", "created", "max_age_s", "replay", "every",
+    "xpath", "where", "function",
 )  # fmt: skip
 ROW_CLAUSES = frozenset(["feed", "priority", "origin", "slices"])  # index rows decide them
 _EVERY_PRIORITY = 255
@@ -62,6 +62,7 @@ class Selection:
     slices: tuple[int, ...] | None
     created: tuple[int | None, int | None] | None  # from, and up to but not including
     max_age_s: float | None  # since its creation
+    replay: bool | str | None  # whether a replay put it; or which one, by its run
     every: int
     xpath: str | None
     where: str | None
@@ -75,8 +76,8 @@ class Selection:
         priority: int | str | tuple[int | None, int | None] | None = None, origin: str | Iterable[str] | None = None,
         slices: int | str | Iterable[int] | None = None,
         created: str | tuple[str | int | datetime | None, str | int | datetime | None] | None = None,
-        max_age_s: float | str | None = None, every: int = 1, xpath: "str | XPath | None" = None,
-        where: "str | Where | None" = None, function: Function | str | None = None,
+        max_age_s: float | str | None = None, replay: bool | str | None = None, every: int = 1,
+        xpath: "str | XPath | None" = None, where: "str | Where | None" = None, function: Function | str | None = None,
     ) -> None:  # fmt: skip
         """SelectionError names the invalid argument; docs/selections.md says what each may be."""
         pattern = None if feed is None else canonical_pattern(feed)
@@ -91,6 +92,7 @@ class Selection:
             "slices": None if slices is None else values.slices_of(slices),
             "created": None if created is None else values.created_of(created),
             "max_age_s": None if max_age_s is None else values.max_age_of(max_age_s),
+            "replay": None if replay is None else values.replay_of(replay),
             "every": values.every_of(every),
             "xpath": None if compiled_clauses.xpath is None else compiled_clauses.xpath.text,
             "where": None if compiled_clauses.where is None else compiled_clauses.where.text,
@@ -183,7 +185,8 @@ class Selection:
     @property
     def is_by_ident_alone(self) -> bool:
         """Whether index rows decide everything but `every` and, if given, the ident."""
-        return self.created is None and self.max_age_s is None and self.compiled.is_empty
+        timeless = self.created is None and self.max_age_s is None
+        return timeless and self.replay is None and self.compiled.is_empty
 
     @property
     def priorities(self) -> int:

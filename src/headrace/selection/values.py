@@ -186,6 +186,27 @@ def every_of(value: Any) -> int:
     return value
 
 
+# --- replay ---------------------------------------------------------------------------------------
+
+_RUN = re.compile(r"[0-9a-f]{16}")
+
+
+def replay_of(value: Any) -> bool | str:
+    """Whether a replay put the product; or the run of the replay, 16 hexadecimal digits."""
+    if isinstance(value, bool):
+        return value
+    text = value.lower() if isinstance(value, str) else ""
+    if text in ("true", "false"):
+        return text == "true"
+    if _RUN.fullmatch(text):
+        return text
+    raise SelectionError(f"replay {value!r} is invalid", "write true, false, or the 16 hexadecimal digits of a run")
+
+
+def replay_text(replay: bool | str) -> str:
+    return replay if isinstance(replay, str) else str(replay).lower()
+
+
 # --- moments: ISO 8601 to the nanosecond, in UTC unless a zone is given ---------------------------
 
 MOMENT_MAX = (1 << 63) - 1

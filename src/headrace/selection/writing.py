@@ -12,7 +12,20 @@ from headrace.product.properties import PropertyValue
 from headrace.selection import values
 from headrace.selection.clauses import Tags, is_plain
 
-CLAUSES = ("ident", "tag", "priority", "origin", "slice", "created", "age", "every", "xpath", "function", "where")
+CLAUSES = (
+    "ident",
+    "tag",
+    "priority",
+    "origin",
+    "slice",
+    "created",
+    "age",
+    "replay",
+    "every",
+    "xpath",
+    "function",
+    "where",
+)
 KEYWORD = re.compile(r"[A-Za-z_]+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
@@ -29,6 +42,7 @@ def write(found: Mapping[str, Any]) -> str:
         "slices": lambda value: f"slice {values.slices_text(value)}",
         "created": lambda value: f"created {values.created_text(value)}",
         "max_age_s": lambda value: f"age < {values.max_age_text(value)}",
+        "replay": lambda value: f"replay {values.replay_text(value)}",
         "every": lambda value: f"every {value}" if value > 1 else "",
         "xpath": lambda value: f"xpath {quoted(value)}",
         "function": lambda value: f"function {_function_text(value)}",

@@ -19,7 +19,6 @@ from headrace.errors import OptionError, PayloadTooLargeError, PipelineError
 from headrace.pipeline.archive import Archive, ArchiveFilter
 from headrace.pipeline.archive.archive import totals
 from headrace.pipeline.source.columns import arrow_of
-from headrace.testing.clock import MockClock
 from support.commandline import PROGRAM
 
 Make = Callable[..., Queue]

@@ -45,5 +45,5 @@ def is_exact(select: Selection) -> bool:
 
 
 def inexact_clauses(select: Selection) -> list[str]:
-    names = ("tags", "created", "max_age_s", "xpath", "where", "function")
+    names = ("tags", "created", "max_age_s", "replay", "xpath", "where", "function")
     return [name for name in names if getattr(select, name) is not None]

@@ -208,9 +208,9 @@ class RemoteQueue:
         by: By = "inserted",
     ) -> Replay:  # fmt: skip
         """A window again, as `Queue.replay`. If the connection breaks, nothing is lost, and nothing comes twice."""
-        terms = replace(ReadTerms.of(selection, CHUNK_PRODUCTS, CHUNK_BYTES), expired=True)
 
-        def follow(position: int, _: Selection) -> RemoteFollower:
+        def follow(position: int, wanted: Selection) -> RemoteFollower:
+            terms = replace(ReadTerms.of(wanted, CHUNK_PRODUCTS, CHUNK_BYTES), expired=True)
             return RemoteFollower(self, self._connection, terms, position, 0.0)
 
         wanted = checked_selection(selection)

@@ -2,7 +2,10 @@
 
     spacing.py   when a product is due: stream time against elapsed time, speed, pause
     source.py    where the products come from: a window of a queue, local or remote
+    window.py    what part of a queue
     replay.py    Replay: batches when they are due; pause, resume, seek, speed, progress
+    marks.py     products of a replay put into a queue, recognisable as what they are
+    run.py       what a run needs to continue after a crash
 
 `Queue.replay` and `Archive.replay` make one.
 """

@@ -16,6 +16,7 @@ Payload, ident, priority, properties and other options are as they were. An orig
 to the stored form of the original, and are left out.
 """
 
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -48,6 +49,11 @@ class Target(Protocol):
     """What products are put into: a queue, local or remote."""
 
     def put_many(self, payloads: Any, *, feed: Any, ident: Any = "", timeout: Any = None, **facts: Any) -> Receipt: ...
+
+
+def new_run() -> int:
+    """The number of a new run: random, so that no two runs anywhere have the same."""
+    return secrets.randbits(64) or 1
 
 
 @dataclass(frozen=True, slots=True)

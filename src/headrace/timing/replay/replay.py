@@ -2,7 +2,7 @@
 
     with queue.replay("2h", "1h", "wx/**", speed=10) as replay:
         for batch in replay:
-            ...                       # meanwhile, from any thread: replay.pause(), resume(), seek("+5min"), speed("max")
+            ...             # meanwhile, from any thread: replay.pause(), resume(), seek("+5min"), speed("max")
 
 The first product is due at once, and each other one as long after it as it was then, divided by the speed. A batch has
 everything that is due, so a consumer that is too slow gets larger batches and catches up; how far it is behind is part
@@ -29,6 +29,7 @@ from headrace.errors import OptionError
 from headrace.log.follow import iterate_async
 from headrace.log.read import Start
 from headrace.product.batch import Batch, Lost
+from headrace.timing.replay.marks import ONTO, Marks, Stored, Target, new_run, put_marked
 from headrace.timing.replay.source import Chunk, Piece, Source
 from headrace.timing.replay.spacing import AS_FAST_AS_POSSIBLE, Spacing, parse_speed
 from headrace.units import parse_age
@@ -290,6 +291,20 @@ class Replay:
             self._source.go_to(self._position)
             self._chunk = None
         self._elapsed.sleep(left_s, self._woken)
+
+    # --- onto a feed ------------------------------------------------------------------------------
+
+    def put_into(
+        self, target: Target, onto: str = ONTO, *, relay: bool = False, run: int | None = None
+    ) -> Iterator[Stored]:
+        """Put each batch when it is due, as products that are marked as a replay (marks.py); yields what became of it.
+
+        `onto` is the feed: `**` at its end stands for the original one. With `relay`, other sites get them, too. `run`
+        is the number of a run that is repeated; a new one is drawn otherwise.
+        """
+        marks = Marks(run or new_run(), onto, relay)
+        for batch in self:
+            yield put_marked(target, batch, marks)
 
     # --- with -------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 A run has a number, which its products carry. Its file says what is replayed, how, and how far it has come:
 
     $XDG_STATE_HOME/headrace/replays/RUN.json       ~/.local/state by default
-                                     RUN.lock       held while a process replays; one process at a time
+                                     locks          one byte for each run is locked while a process replays it
                                      RUN.control    the socket that takes commands meanwhile (cli/replay_control.py)
 
 The position is saved after products were put. So after a crash some are put again, and the queue drops them by their
@@ -13,7 +13,6 @@ KEPT_MAX files of runs that have ended are kept.
 
 import fcntl
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,12 +20,13 @@ from typing import Literal
 
 import msgspec
 
-from headrace.errors import OptionError, QueueBusyError, QueueMissingError
+from headrace.errors import OptionError, ReplayError
 from headrace.log.documents import Document
 from headrace.log.seams import Disk
 
 KEPT_MAX = 100
 _HEX = 16
+_LOCKS = "locks"
 
 
 class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,11 +64,6 @@ def folder() -> Path:
     return Path(state) / "headrace" / "replays"
 
 
-def new_number() -> int:
-    """The number of a new run: random, so that no two runs anywhere have the same."""
-    return secrets.randbits(64) or 1
-
-
 def run_text(number: int) -> str:
     return f"{number:0{_HEX}x}"
 
@@ -85,13 +80,11 @@ def parse_run(text: str) -> int:
 
 
 def read_run(number: int) -> Run:
-    """QueueMissingError if this user has no such run on this machine."""
+    """ReplayError if this user has no such run on this machine."""
     path = folder() / f"{run_text(number)}.json"
     found = _FILES.read(path)
     if found is None:
-        raise QueueMissingError(
-            f"there is no run {run_text(number)} in {path.parent}", "headrace replay --runs lists them"
-        )
+        raise ReplayError(f"there is no run {run_text(number)} in {path.parent}", "headrace replay --runs lists them")
     return found
 
 
@@ -116,20 +109,18 @@ class RunFile:
 
 @contextmanager
 def held(number: int) -> Iterator[None]:
-    """Be the one process that replays this run; QueueBusyError if there is another."""
+    """Be the one process that replays this run; ReplayError if there is another."""
     folder().mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = folder() / f"{run_text(number)}.lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(folder() / _LOCKS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise QueueBusyError(
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number >> 1)
+        except (BlockingIOError, PermissionError):
+            raise ReplayError(
                 f"another process replays run {run_text(number)}",
                 f"headrace replay --run {run_text(number)} --control status",
             ) from None
         yield
-        path.unlink(missing_ok=True)
     finally:
         os.close(descriptor)
 

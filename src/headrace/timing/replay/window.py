@@ -13,6 +13,11 @@ from headrace.timing.replay.spacing import parse_speed
 Resolve = Callable[[Start], int]
 
 
+def originals(selection: Selection) -> Selection:
+    """The same selection, without products of replays unless it says more about them: no replay feeds itself."""
+    return selection.replace(replay=False) if selection.replay is None else selection
+
+
 def replay_queue(
     resolve: Resolve, follow: Callable[[int, Selection], Reads], start: Start, stop: Start | None, selection: Selection,
     *, speed: Any, by: By, holds_memory: bool, elapsed: Elapsed | None = None,
@@ -21,7 +26,7 @@ def replay_queue(
 
     `follow` makes a follower that waits for nothing. OptionError: the window ends before it begins.
     """
-    factor, checked = parse_speed(speed), check_by(by)
+    factor, checked, selection = parse_speed(speed), check_by(by), originals(selection)
     first = resolve(start)
     end = None if stop is None else resolve(stop)
     if end is not None and end < first:
