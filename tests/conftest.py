@@ -3,6 +3,7 @@
 import gc
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,9 @@ settings.register_profile("soak", **_ANY_PACE)
 
 # Sites of tests are found by nobody else, and find nobody else; tests of names set these for themselves.
 os.environ.update({"HEADRACE_SCOUTING": "off", "HEADRACE_SITES": ""})
+
+# Runs of replays are kept in a folder of the tests, not in that of the user.
+os.environ["XDG_STATE_HOME"] = str(Path(tempfile.gettempdir()) / f"headrace-tests-{os.getuid()}")
 
 # Favour a quick start of Java over speed: the Spark of a test lives for seconds.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

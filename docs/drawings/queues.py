@@ -55,6 +55,26 @@ def journey() -> Drawing:
     return d
 
 
+def replay() -> Drawing:
+    d = Drawing("A window of a queue: as it came, at its pace, at twice the speed, and with a pause", 860, 250)
+    came = (0, 1, 2, 5, 6, 9, 10)
+    rows = [
+        ("as it came", "queue", came),
+        ("1x", "program", came),
+        ("2x", "program", tuple(each / 2 for each in came)),
+        ("1x, paused", "program", tuple(each if each < 4 else each + 2 for each in came)),
+    ]
+    for number, (label, colour, times) in enumerate(rows):
+        y = 40 + number * 48
+        d.text(120, y + 18, label, "ink", "end")
+        d.arrow((140, y + 30), (840, y + 30))
+        for time in times:
+            d.box(150 + round(time * 54), y, 22, 26, "", colour)
+    d.text(150 + round(4.7 * 54), 40 + 3 * 48 + 18, "pause", "bad")
+    d.text(840, 236, "time", "quiet", "end")
+    return d
+
+
 def selections() -> Drawing:
     d = Drawing("Clauses are evaluated from cheap to expensive, each for what the last one has left", 860, 190)
     d.box(20, 55, 110, 70, "all\nproducts")
@@ -225,5 +245,5 @@ def map_of_code() -> Drawing:
 
 
 DRAWINGS = [
-    overview, journey, selections, stations, share_work, channels, guarantees, concurrency, product, files, map_of_code,
+    overview, journey, selections, replay, stations, share_work, channels, guarantees, concurrency, product, files, map_of_code,
 ]  # fmt: skip

@@ -1,5 +1,6 @@
 """Products of a replay in a queue: marked, not taken for duplicates, stored once in each run."""
 
+import contextlib
 import math
 import time
 from collections.abc import Callable
@@ -8,10 +9,10 @@ import numpy as np
 import pytest
 
 from headrace import Queue
-from headrace.errors import OptionError
+from headrace.errors import BlockedError, OptionError
 from headrace.product.options import Fragment, Options, OriginSignature, Replay
 from headrace.testing import MockClock
-from headrace.timing.replay.marks import Marks, Stored, put_marked, signatures
+from headrace.timing.replay.marks import MarkedBatch, Marks, Stored, signatures
 
 S = 1_000_000_000
 START = time.time_ns() // S * S
@@ -168,7 +169,7 @@ def test_a_product_that_the_target_can_never_take_is_refused_and_the_rest_goes_o
     queue.put_many([b"a", bytes(1 << 20), b"b"], feed="wx")
     refused: list[str] = []
     batch = next(queue.replay(speed="max"))
-    assert put_marked(target, batch, Marks(1), refuse=refused.append) == Stored(3, 2, refused=1)
+    assert MarkedBatch(batch, Marks(1), refused.append).put(target) == Stored(3, 2, refused=1)
     assert [bytes(product.payload) for product in target.read()] == [b"a", b"b"]
     assert "product 2 is not replayed" in refused[0]
 
@@ -190,3 +191,22 @@ def test_signatures_of_one_run_never_collide(make_queue: Made) -> None:
     first_bytes = np.array([signature[0] for signature in made[1]])
     assert len(set(first_bytes.tolist())) == 256  # they spread over a hash table
     assert not math.isnan(first_bytes.mean())
+
+
+def test_a_put_that_had_to_wait_goes_on_behind_what_was_stored(make_queue: Made) -> None:
+    """The first half passes, then a blocking station is full. Without duplicate check, so that nothing hides."""
+    queue, target = make_queue("source", size="8MiB"), make_queue("target", size="1MiB", dedup="none")
+    queue.put_many([bytes([number]) * 100_000 for number in range(16)], feed="wx")
+    station = target.station("full", "**", blocking=True, capacity=1)
+    marked = MarkedBatch(next(queue.replay(speed="max")), Marks(1))
+    with pytest.raises(BlockedError):
+        marked.put(target, 0)
+    assert 0 < marked.counts.stored < 16
+    with station.attach() as consumer:
+        while target.next < 17:
+            if (batch := consumer.get_nowait(100)) is not None:
+                consumer.ack(batch)
+            with contextlib.suppress(BlockedError):
+                marked.put(target, 0)
+    assert marked.counts == Stored(16, 16)
+    assert target.next == 17

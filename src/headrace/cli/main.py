@@ -77,6 +77,7 @@ COMMANDS = {
     "config": LazyCommand("config:config", "Check and show the configuration of a site."),
     "certs": LazyCommand("certs:certs", "Create and show certificates for sites and users."),
     "pipeline": LazyCommand("pipeline:pipeline", "Decode, file, store and publish products by rules, on Spark."),
+    "replay": LazyCommand("replay:replay", "Replay a window of a queue or a table, at its pace or faster."),
     "archive": LazyCommand("archive:archive", "List products that were stored in tables, and restore them."),
     "generate": LazyCommand("generate:generate", "Generate products like those of real feeds."),
     "verify": LazyCommand("verify:verify", "Compare the products in a queue with those that were sent."),

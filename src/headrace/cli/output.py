@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 def product_values(product: "Product", **more: Any) -> dict[str, Any]:
     """All fields of a product except its payload, and `more`; times are ISO 8601, the signature is hexadecimal."""
+    mark = product.options.replay
     return {
         "sequence": product.sequence,
         "feed": product.feed,
@@ -41,6 +42,7 @@ def product_values(product: "Product", **more: Any) -> dict[str, Any]:
         "expiry": None if product.expiry_ns is None else format_time(product.expiry_ns),
         "slice": product.slice,
         "properties": dict(product.properties),
+        "replay": None if mark is None else {"run": f"{mark.run:016x}", "sequence": mark.sequence},
         **more,
     }
 
@@ -59,6 +61,7 @@ def product_text(product: "Product", age_s: float, time_ns: int | None = None) -
     return (
         f"{product.sequence:>8}  {time}  {format_size(product.size):>9}  "
         f"{format_latency(age_s):>8}  {product.feed}  {visible(product.ident)}"
+        f"{'  (replay)' if product.is_replay else ''}"
     )
 
 

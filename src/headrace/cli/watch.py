@@ -81,7 +81,7 @@ def watch(
         with ordered(follower, in_order, pace) or nullcontext() as stream:
             for batch in follow(follower, gaps, stream):
                 shown = len(batch) if left is None else min(left, len(batch))
-                _show(batch, shown, payload, as_json)
+                show_batch(batch, shown, payload, as_json)
                 _commit(cursor, batch, shown)
                 left = None if left is None else left - shown
                 if left == 0:
@@ -94,7 +94,7 @@ def watch(
         return NEGATIVE if gaps.damaged_products else OK
 
 
-def _show(batch: "Batch", shown: int, payload: bool, as_json: bool) -> None:
+def show_batch(batch: "Batch", shown: int, payload: bool, as_json: bool) -> None:
     """Write the first products of a batch with one call."""
     now_ns, late = time.time_ns(), getattr(batch, "late", None)
     lines = []

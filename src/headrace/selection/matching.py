@@ -75,9 +75,8 @@ def _by_replay(replay: bool | str, batch: Batch, places: Places) -> Places:
     runs = np.zeros(len(places), np.uint64)
     for index in np.flatnonzero(batch.columns["options_bytes"][places]).tolist():
         runs[index] = run_in(rows.options(int(places[index])))
-    if isinstance(replay, str):
-        return places[runs == np.uint64(int(replay, 16))]
-    return places[(runs != 0) == replay]
+    wanted = runs == np.uint64(int(replay, 16)) if isinstance(replay, str) else (runs != 0) == replay
+    return places[np.asarray(wanted, np.bool_)]
 
 
 def _by_properties(selection: "Selection", batch: Batch, places: Places) -> Places:

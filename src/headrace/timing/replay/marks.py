@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,8 @@ from blake3 import blake3
 
 from headrace.errors import BatchTooLargeError, InvalidError, OptionError
 from headrace.log.append import Receipt, in_halves
+from headrace.log.columns import PutColumns, Texts
+from headrace.log.seams import Timeout
 from headrace.product.batch import Batch, rows_behind
 from headrace.product.feed import check_feed
 from headrace.product.options import NO_OPTIONS, Options, decode_options
@@ -48,7 +50,9 @@ Words = npt.NDArray[np.uint64]
 class Target(Protocol):
     """What products are put into: a queue, local or remote."""
 
-    def put_many(self, payloads: Any, *, feed: Any, ident: Any = "", timeout: Any = None, **facts: Any) -> Receipt: ...
+    def put_many(
+        self, payloads: Any, *, feed: Texts, ident: Texts = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
+    ) -> Receipt: ...
 
 
 def new_run() -> int:
@@ -100,40 +104,48 @@ class Marks:
         return replace(original, replay=Mark(self.run, sequence), hops=hops, signed=None, compression=None)
 
 
-def put_marked(
-    target: Target, batch: Batch, marks: Marks, *, timeout: float | None = None,
-    refuse: Callable[[str], None] | None = None,
-) -> Stored:  # fmt: skip
-    """Put a batch, in pieces if it is too large for the queue. `refuse` is told of a product that it can never take.
+class MarkedBatch:
+    """A batch on its way into a queue, in pieces if it is too large for one. `counts` says what became of it so far."""
 
-    BlockedError after `timeout`: nothing of the piece was stored; put the batch again, and the rest is stored.
-    """
-    facts = _Facts(batch, marks, time.time_ns())
-    counts = Stored(len(batch), expired=facts.expired)
+    def __init__(self, batch: Batch, marks: Marks, refuse: Callable[[str], None] | None = None) -> None:
+        """`refuse` is told of a product that the queue can never take."""
+        self._facts = _Facts(batch, marks, time.time_ns())
+        self._refuse = refuse
+        self._done = 0  # products that were stored or refused
+        self.counts = Stored(len(batch), expired=self._facts.expired)
 
-    def put(begin: int, end: int) -> None:
-        nonlocal counts
-        receipt = _put(target, facts, begin, end, timeout)
-        counts += Stored(stored=receipt.stored, duplicates=receipt.products - receipt.stored)
+    def put(self, target: Target, timeout: float | None = None) -> Stored:
+        """Put all, or what is left of it; what became of the batch.
 
-    def give_up(place: int, error: InvalidError) -> None:
-        nonlocal counts
-        counts += Stored(refused=1)
-        if refuse is not None:
-            refuse(f"product {facts.sequence(place)} is not replayed: {error.problem}")
+        BlockedError after `timeout`, or another error of the queue: call it again, and it goes on behind the pieces
+        that were stored.
+        """
+        base = self._done
 
-    in_halves(len(facts), put, give_up)
-    return counts
+        def put(begin: int, end: int) -> None:
+            receipt = _put(target, self._facts, base + begin, base + end, timeout)
+            self.counts += Stored(stored=receipt.stored, duplicates=receipt.products - receipt.stored)
+            self._done = base + end
+
+        def give_up(place: int, error: InvalidError) -> None:
+            self.counts += Stored(refused=1)
+            self._done = base + place + 1
+            if self._refuse is not None:
+                self._refuse(f"product {self._facts.sequence(base + place)} is not replayed: {error.problem}")
+
+        in_halves(len(self._facts) - base, put, give_up)
+        return self.counts
 
 
 def _put(target: Target, facts: "_Facts", begin: int, end: int, timeout: float | None) -> Receipt:
     """A channel of the target with slices of its own refuses those of the source: then it gives its own."""
+    arguments = facts.arguments(begin, end)
     try:
-        return target.put_many(**facts.arguments(begin, end), timeout=timeout)
+        return target.put_many(**arguments, timeout=timeout)
     except InvalidError as error:
         if not facts.has_slices or isinstance(error, BatchTooLargeError):
             raise
-        return target.put_many(**{**facts.arguments(begin, end), "slice": None}, timeout=timeout)
+        return target.put_many(**{**arguments, "slice": None}, timeout=timeout)
 
 
 class _Facts:

@@ -29,7 +29,7 @@ from headrace.errors import OptionError
 from headrace.log.follow import iterate_async
 from headrace.log.read import Start
 from headrace.product.batch import Batch, Lost
-from headrace.timing.replay.marks import ONTO, Marks, Stored, Target, new_run, put_marked
+from headrace.timing.replay.marks import ONTO, MarkedBatch, Marks, Stored, Target, new_run
 from headrace.timing.replay.source import Chunk, Piece, Source
 from headrace.timing.replay.spacing import AS_FAST_AS_POSSIBLE, Spacing, parse_speed
 from headrace.units import parse_age
@@ -158,6 +158,11 @@ class Replay:
             self._is_stopped = True
         self._woken.set()
         self._source.stop()
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether everything in the window was handed out; not if it was stopped before."""
+        return self._chunk is None and self._target is None and self._source.is_ended
 
     def progress(self) -> Progress:
         """How far it is now."""
@@ -304,7 +309,7 @@ class Replay:
         """
         marks = Marks(run or new_run(), onto, relay)
         for batch in self:
-            yield put_marked(target, batch, marks)
+            yield MarkedBatch(batch, marks).put(target)
 
     # --- with -------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from headrace.log.documents import Document
 from headrace.log.seams import Disk
 
 KEPT_MAX = 100
+LAST = "last"
 _HEX = 16
 _LOCKS = "locks"
 
@@ -69,13 +70,20 @@ def run_text(number: int) -> str:
 
 
 def parse_run(text: str) -> int:
-    """The number of a run from its hexadecimal digits; OptionError if they are none."""
+    """The number of a run from its hexadecimal digits, or of the `last` one; OptionError if they are none."""
+    if text == LAST:
+        runs = read_runs()
+        if not runs:
+            raise ReplayError(f"there is no run in {folder()}", "headrace replay SOURCE TARGET begins one")
+        return int(runs[-1].run, 16)
     try:
         number = int(text, 16) if len(text) == _HEX and text.isalnum() else 0
     except ValueError:
         number = 0
     if not number:
-        raise OptionError(f"run {text!r} is invalid", f"give its {_HEX} hexadecimal digits: headrace replay --runs")
+        raise OptionError(
+            f"run {text!r} is invalid", f"give its {_HEX} hexadecimal digits, or last: headrace replay --runs"
+        )
     return number
 
 
