@@ -36,6 +36,8 @@ FAILURES = {
         "context use", "completion show nonsense", "station take Q s --count 0", "station take Q s --exec-timeout 1s", "context create a.b Q", "demo --seconds x", "bench queue --scale x", "bench nonsense",
         "cat site:nowhere", "sites site:nowhere", "slices run nocolon Q --stream ch", "slices run nosuch:f Q --stream ch",
         "slices run json:loads Q", "slices move Q node", "slices balance Q --stream ch --algorithm nonsense",
+        "replay", "replay Q --speed fast", "replay Q --onto a", "replay Q Q --onto a//b", "replay --run x", "replay Q --from 12x",
+        "replay Q --from 3 --to 1", "replay --control pause", "replay Q --by nonsense",
     ],
     3: [
         "queue info nowhere", "queue check nowhere", "queue repair nowhere", "queue delete nowhere --yes",
@@ -45,6 +47,7 @@ FAILURES = {
         "wanted nowhere a", "certs site nowhere name", "archive list nowhere", "generate nowhere", "verify nowhere --oracle sent.jsonl",
         "clock nowhere", "clock tcp/127.0.0.1:1", "sites tcp/127.0.0.1:1", "watch tcp/127.0.0.1:1", "station take Q nosuch", "slices status nowhere", "slices status Q", "slices status Q --stream ch",
         "slices run json:loads Q --stream ch", "slices drain Q node", "slices delete Q", "slices parked Q",
+        "replay nowhere", "replay Q nowhere", "replay bad.toml", "replay --run 00000000000000aa", "replay --run 00000000000000aa --control pause",
     ],
 }  # fmt: skip
 

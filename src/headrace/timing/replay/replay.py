@@ -26,6 +26,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from headrace.errors import OptionError
+from headrace.kernel import _kernel as kernel
 from headrace.log.follow import iterate_async
 from headrace.log.read import Start
 from headrace.product.batch import Batch, Lost
@@ -35,6 +36,7 @@ from headrace.timing.replay.spacing import AS_FAST_AS_POSSIBLE, Spacing, parse_s
 from headrace.units import parse_age
 
 HELD_S_MAX = 1.0  # how long a chunk is held that keeps memory of the queue
+_NEAR_NS = 3_000_000  # from here on a sleep is one piece
 _LIVE_S = 1.0  # how long to wait for live products before looking for commands
 
 log = logging.getLogger("headrace.queue")
@@ -51,13 +53,21 @@ class Elapsed(Protocol):
 
 
 class MachineTime:
-    """The machine's own: steps of the wall clock do not change it."""
+    """The machine's own: steps of the wall clock do not change it.
+
+    The last milliseconds are slept in the kernel, without the interpreter, until an absolute time; no command wakes it
+    there.
+    """
 
     def elapsed_ns(self) -> int:
         return time.monotonic_ns()
 
     def sleep(self, seconds: float | None, woken: threading.Event) -> None:
-        woken.wait(seconds)
+        until_ns = None if seconds is None else time.monotonic_ns() + round(seconds * 1e9)
+        if until_ns is None or seconds is None:
+            woken.wait()
+        elif seconds * 1e9 <= _NEAR_NS or not woken.wait(seconds - _NEAR_NS / 1e9):
+            kernel.sleep_precisely(until_ns, 0)
 
 
 @dataclass(frozen=True, slots=True)
