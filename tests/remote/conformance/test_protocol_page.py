@@ -45,7 +45,7 @@ VALUES: dict[str, tuple[Any, ...]] = {  # a word of the page: the types that it 
     "ident": (calls.PutOne.__annotations__["ident"],), "sequence": (Sequence64,), "number": (Sequence64,),
     "time": (Sequence64,), "integer": (int, Number64), "seconds": (Seconds,), "seconds or nil": (Seconds | None,), "wait": (Wait,),
     "keep": (calls.Attach.__annotations__["keep_s"],), "boolean": (bool,), "bytes": (bytes,),
-    "bytes or nil": (bytes | None,), "options": (Options,), "Put": (put.Put,), "text or nil": (Text | None,),
+    "bytes or nil": (bytes | None,), "options": (Options,), "upload": (fields.UploadId,), "part": (fields.PartBytes,), "Put": (put.Put,), "text or nil": (Text | None,),
     "integer 1 … 100,000": (calls.ReadProducts.__annotations__["limit"],),
     "integer 1 … 16 MiB": (calls.ReadProducts.__annotations__["bytes_limit"],),
     "integer from 1": (calls.Get.__annotations__["n"],), "list of integer, or nil": (list[Number64] | None,),

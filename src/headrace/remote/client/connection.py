@@ -31,18 +31,21 @@ from headrace.errors import FabricError, FabricMessageError, HeadraceError, Queu
 from headrace.link.access import principal_key
 from headrace.link.keys import call_key, client_key
 from headrace.log.records import Names
-from headrace.remote.client.page_size import PageSize
+from headrace.remote.client.page_size import FIRST_PART_BYTES, PageSize
 from headrace.remote.client.pending import PendingReply, RawReply, SlowReply
 from headrace.remote.client.site_clock import SiteClock
 from headrace.remote.client.waiting import BLOCKING, Sender, Wait, finish
-from headrace.remote.protocol.calls import Call, Get, Identify, Leave, ReadProducts
+from headrace.remote.protocol.calls import Call, Get, Identify, Leave, ReadPart, ReadProducts
 from headrace.remote.protocol.envelope import Envelope, client_digest, encode
-from headrace.remote.protocol.hello import HELLO, OLDEST_VERSION, VERSION, Hello
+from headrace.remote.protocol.hello import HELLO, OLDEST_VERSION, PARTS_VERSION, VERSION, Hello
 from headrace.remote.protocol.replies import (
     Done,
     Failure,
     Identity,
     NotAttached,
+    Part,
+    PartsGone,
+    Products,
     Reply,
     StillBlocked,
     Welcome,
@@ -78,6 +81,10 @@ class Detached(Exception):  # noqa: N818
     """The site has ended the attachment of this consumer."""
 
 
+class PartsLost(Exception):  # noqa: N818
+    """The site no longer has the parts of a call or a reply: begin again."""
+
+
 class NotYet(Exception):  # noqa: N818
     """A put waits for a blocking station; nothing was stored yet."""
 
@@ -106,6 +113,7 @@ class Connection:
         until = time.monotonic() + patience_s if until is None else until
         self.endpoint, self.site, self.patience_s, self.on_loss = endpoint, site, patience_s, on_loss
         self.names, self.clock, self.page = Names(), SiteClock(), PageSize()
+        self.part = PageSize(FIRST_PART_BYTES)  # of what is sent
         self._session, self._key = session, principal_key(call_key(site), name)
         self._client = os.urandom(16)
         self._pid = os.getpid()
@@ -134,6 +142,11 @@ class Connection:
         self._queue, self.dedup = here.queue, here.config.dedup
         self.known_next = here.next  # the queue's next sequence has been at least this
         atexit.register(self._close_at_exit)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether the site takes and sends payloads in parts."""
+        return self._version >= PARTS_VERSION
 
     # --- numbers ----------------------------------------------------------------------------------
 
@@ -254,6 +267,8 @@ class Connection:
             raise error_of(reply)
         if isinstance(reply, NotAttached):
             raise Detached
+        if isinstance(reply, PartsGone):
+            raise PartsLost
         if isinstance(reply, StillBlocked):
             raise NotYet(reply.waits_for)
         if not isinstance(reply, kind):
@@ -340,6 +355,24 @@ class Connection:
             return await self.ask_by(wait, call, kind, payload, number=number, within_s=within_s, repeated=repeated)
         finally:
             self.end(number)
+
+    async def whole_by(self, wait: Wait, reply: Products, records: bytes) -> tuple[Products, bytes]:
+        """A reply with products, and all of its records: the rest of a large one is fetched in parts.
+
+        PartsLost if the site no longer has them: read again.
+        """
+        if not reply.download:
+            return reply, records
+        parts, size = [records], len(records)
+        while size < reply.total_bytes:
+            begun = time.monotonic()
+            _, part = await self.ask_by(wait, ReadPart(reply.download, size, self.page.bytes), Part)
+            if not part:
+                raise PartsLost
+            self.page.note(len(part), time.monotonic() - begun)
+            parts.append(part)
+            size += len(part)
+        return reply, b"".join(parts)
 
     def send(self, call: Call) -> None:
         """Make a call and ignore its reply. Takes no lock: the garbage collector may call this."""

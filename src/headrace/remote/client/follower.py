@@ -10,6 +10,7 @@ position: whatever happens to the connection, no product is lost and none arrive
 
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -19,11 +20,11 @@ from headrace.log.log import Wanted
 from headrace.log.read import Start, check_limit
 from headrace.product.batch import Batch
 from headrace.remote.client.arguments import selection_text, start_text
-from headrace.remote.client.connection import GRACE_S, Connection, within_s
+from headrace.remote.client.connection import GRACE_S, Connection, PartsLost, within_s
 from headrace.remote.client.pending import PendingReply, RawReply, SlowReply
 from headrace.remote.client.waiting import AWAITING, BLOCKING, Wait, finish
 from headrace.remote.protocol.calls import ReadProducts, Resolve
-from headrace.remote.protocol.fields import PAGE_PRODUCTS_MAX, WAIT_S_MAX
+from headrace.remote.protocol.fields import PAGE_BYTES_MAX, PAGE_PRODUCTS_MAX, WAIT_S_MAX
 from headrace.remote.protocol.products import RemoteBatch, batch_of
 from headrace.remote.protocol.replies import Number, Products
 from headrace.selection import Selection
@@ -51,16 +52,22 @@ class ReadTerms:
         size = max(1, parse_size(bytes_limit, "bytes_limit"))
         return cls(selection_text(wanted), limit, size, wanted.every > 1, stop)
 
-    def call(self, position: int | str, follower: int, page_bytes: int, wait_s: float = 0.0) -> ReadProducts:
+    def call(self, position: int | str, follower: int, connection: Connection, wait_s: float = 0.0) -> ReadProducts:
+        page_bytes = connection.page.bytes
         limit, bytes_limit = min(self.limit, PAGE_PRODUCTS_MAX), min(self.bytes_limit, page_bytes)
-        return ReadProducts(self.selection, position, limit, bytes_limit, wait_s, self.stop, follower, self.expired)
+        part_bytes = min(2 * page_bytes, PAGE_BYTES_MAX) if connection.has_parts else 0
+        return ReadProducts(
+            self.selection, position, limit, bytes_limit, wait_s, self.stop, follower, self.expired, part_bytes
+        )
 
     def read(self, connection: Connection, position: int | str, follower: int) -> tuple[Products, bytes]:
         """Read one page."""
-        begun = time.monotonic()
-        reply, records = connection.ask(self.call(position, follower, connection.page.bytes), Products)
-        connection.page.note(reply.payload_bytes, time.monotonic() - begun)
-        return reply, records
+        while True:
+            begun = time.monotonic()
+            reply, records = connection.ask(self.call(position, follower, connection), Products)
+            connection.page.note(len(records), time.monotonic() - begun)
+            with suppress(PartsLost):
+                return finish(connection.whole_by(BLOCKING, reply, records))
 
 
 class _PendingRead:
@@ -128,8 +135,10 @@ class RemoteFollower:
             self._ahead = ahead = None
         came = await self._take(wait, ahead) if ahead is not None else None
         if came is None:
-            call = self._terms.call(self.position, self._number, self._connection.page.bytes)
-            came = await self._connection.ask_by(wait, call, Products)
+            call = self._terms.call(self.position, self._number, self._connection)
+            came = await self._whole(wait, await self._connection.ask_by(wait, call, Products))
+            if came is None:
+                return None
         batch = self._move(*came)
         if batch is not None and self.position < came[0].head:
             await self._call(wait, 0.0)
@@ -221,7 +230,7 @@ class RemoteFollower:
         return WAIT_S_MAX if left is None else min(left, WAIT_S_MAX)
 
     async def _call(self, wait: Wait, wait_s: float) -> _PendingRead:
-        call = self._terms.call(self.position, self._number, self._connection.page.bytes, wait_s)
+        call = self._terms.call(self.position, self._number, self._connection, wait_s)
         slow = self._timeout_s is not None or self._connection.is_silent
         pending = await self._connection.start_by(wait, call, wait_s=wait_s, slow=slow)
         assert pending is not None  # it has no limit
@@ -234,9 +243,17 @@ class RemoteFollower:
         raw = await read.take(wait)
         self._ahead = None
         came = None if raw is None and self._stopped else self._connection.read(raw, Products, read.pending)
-        if came is not None:
-            self._connection.page.note(came[0].payload_bytes, time.monotonic() - read.begun_s)
-        return came
+        if came is None:
+            return None
+        self._connection.page.note(len(came[1]), time.monotonic() - read.begun_s)
+        return await self._whole(wait, came)
+
+    async def _whole(self, wait: Wait, came: tuple[Products, bytes]) -> tuple[Products, bytes] | None:
+        """The reply with all of its parts; None as if none had come, if the site no longer has them."""
+        try:
+            return await self._connection.whole_by(wait, *came)
+        except PartsLost:
+            return None
 
     def _move(self, reply: Products, records: bytes) -> RemoteBatch | None:
         batch = batch_of(reply, records, self._connection.names)

@@ -10,6 +10,7 @@ products in what was stored since the put began (server/repeated.py).
 """
 
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,16 +20,16 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import numpy as np
 
-from headrace.errors import BlockedError, SiteUnreachableError
+from headrace.errors import BlockedError, FabricMessageError, SiteUnreachableError
 from headrace.log.append import Duplicate, Receipt
 from headrace.log.columns import PutColumns, Texts
 from headrace.log.seams import Timeout
 from headrace.log.waits import Waits
 from headrace.product.put import PutFacts
 from headrace.remote.client.arguments import put_call, put_many_call, timeout_of
-from headrace.remote.client.connection import GRACE_S, Connection, NotYet
+from headrace.remote.client.connection import GRACE_S, Connection, NotYet, PartsLost
 from headrace.remote.client.waiting import BLOCKING, Wait, finish
-from headrace.remote.protocol.calls import PutBatch, PutMany, PutOne
+from headrace.remote.protocol.calls import PutBatch, PutMany, PutOne, PutPart
 from headrace.remote.protocol.replies import Number, PutOutcome
 
 Outcome = TypeVar("Outcome", int | Duplicate, Receipt)
@@ -46,6 +47,7 @@ class Put(Generic[Outcome]):
     outcome: Callable[[Any], Outcome]  # of a reply
     number: int = 0  # of a call that has no reply yet; 0: there is none
     since: int = 0  # where in the queue its products may be; 0: it was never made
+    upload: bytes = b""  # under which its payload was sent in parts; empty: it goes with the call
 
 
 class Puts:
@@ -73,6 +75,8 @@ class Puts:
             except SiteUnreachableError as error:
                 error.retry = partial(self.put, put)
                 raise
+            except PartsLost:  # the site was restarted, or had too many: nothing was stored
+                put.upload = b""
             except BlockedError as error:
                 if resumes and (left is None or left > 0):  # its first attempt had less time
                     continue
@@ -87,14 +91,16 @@ class Puts:
     async def _attempt(self, wait: Wait, put: Put[Any], left_s: float | None, again: bool) -> Number | PutOutcome:
         """Make the call until it has a reply; without one, its number stays valid for the next attempt."""
         connection = self._connection
-        begun, put.since = put.since, put.since or connection.known_next
-        call = msgspec.structs.replace(put.call, timeout_s=left_s, again=again, since=begun)
-        number, put.number = connection.resume(put.number) or connection.begin(), 0
         within_s = None if left_s is None else left_s + GRACE_S
+        upload, payload = await self._send_parts(wait, put, within_s)
+        begun, put.since = put.since, put.since or connection.known_next
+        call = msgspec.structs.replace(put.call, timeout_s=left_s, again=again, since=begun, upload=upload)
+        number, put.number = connection.resume(put.number) or connection.begin(), 0
+        sent = time.monotonic()
         try:
             reply: Number | PutOutcome
             reply, _ = await connection.ask_by(
-                wait, call, put.reply, put.payload, number=number, within_s=within_s,
+                wait, call, put.reply, payload, number=number, within_s=within_s,
                 repeated=lambda call: msgspec.structs.replace(call, since=put.since),
             )  # fmt: skip
         except SiteUnreachableError:
@@ -105,7 +111,32 @@ class Puts:
             connection.end(number)
             raise
         connection.end(number)
+        if payload and not again:
+            connection.part.note(len(payload), time.monotonic() - sent)
         return reply
+
+    async def _send_parts(self, wait: Wait, put: Put[Any], within_s: float | None) -> tuple[bytes, bytes]:
+        """Send a large payload ahead in parts; the id under which the site has it, and what is left to send.
+
+        Each part has the patience of a call. A put that is made again goes on where the parts ended.
+        """
+        connection, total = self._connection, len(put.payload)
+        if not connection.has_parts or (total <= connection.part.bytes and not put.upload):
+            return b"", put.payload
+        put.upload = put.upload or os.urandom(16)
+        until = None if within_s is None else time.monotonic() + within_s
+        view, offset = memoryview(put.payload), 0
+        while offset < total:
+            begun, part = time.monotonic(), view[offset : offset + connection.part.bytes]
+            left_s = None if until is None else max(0.0, until - begun)
+            call = PutPart(put.upload, offset, total)
+            reply, _ = await connection.ask_by(wait, call, Number, bytes(part), within_s=left_s)
+            if reply.value - offset == len(part):
+                connection.part.note(len(part), time.monotonic() - begun)
+            elif not 0 <= reply.value <= total or reply.value == offset:
+                raise FabricMessageError(f"site {connection.site} takes no part of a put", "update the site")
+            offset = reply.value
+        return put.upload, b""
 
     def _say(self, waits_for: str, begun_s: float) -> None:
         """A put waits: log for whom, now and then."""

@@ -21,9 +21,11 @@ from headrace.remote.protocol.fields import (
     Name,
     Number64,
     Options,
+    PartBytes,
     Seconds,
     Start,
     Text,
+    UploadId,
     Wait,
 )
 from headrace.remote.protocol.member_calls import WatchMembers
@@ -47,6 +49,15 @@ class PutOne(CallStruct, frozen=True, tag="put"):
     timeout_s: Seconds | None = None
     again: bool = False  # the client has heard for whom it waits
     since: Sequence64 = 0  # an earlier run of the site may have stored it, from this sequence on; 0: it has not
+    upload: UploadId = b""  # its payload came in parts before, under this id; empty: with the call
+
+
+class PutPart(CallStruct, frozen=True):
+    """A part of the payload of a put that follows; the payload is that part. The reply says how much has come."""
+
+    upload: UploadId  # 16 bytes that the client has drawn
+    offset: Sequence64
+    total: Sequence64  # bytes of all parts
 
 
 class PutMany(CallStruct, frozen=True):
@@ -58,6 +69,7 @@ class PutMany(CallStruct, frozen=True):
     timeout_s: Seconds | None = None
     again: bool = False  # the client has heard for whom it waits
     since: Sequence64 = 0  # an earlier run of the site may have stored it, from this sequence on; 0: it has not
+    upload: UploadId = b""  # as for PutOne
 
 
 class PutBatch(CallStruct, frozen=True):
@@ -67,6 +79,7 @@ class PutBatch(CallStruct, frozen=True):
     timeout_s: Seconds | None = None
     again: bool = False  # the client has heard for whom it waits
     since: Sequence64 = 0  # an earlier run of the site may have stored it, from this sequence on; 0: it has not
+    upload: UploadId = b""  # as for PutOne
 
 
 class ReadProducts(CallStruct, frozen=True, tag="next"):
@@ -80,6 +93,15 @@ class ReadProducts(CallStruct, frozen=True, tag="next"):
     stop: Sequence64 = 0  # read nothing from this sequence on; 0: no end
     follower: Count = 0  # whose count `every` continues; 0: there is no `every`
     expired: bool = False  # expired products are included: for a replay
+    part_bytes: PartBytes = 0  # a longer reply comes in parts of this size; 0: in one piece
+
+
+class ReadPart(CallStruct, frozen=True):
+    """The rest of a reply that came in parts."""
+
+    download: Sequence64
+    offset: Sequence64
+    part_bytes: PartBytes
 
 
 class Resolve(CallStruct, frozen=True, tag="where"):
@@ -255,15 +277,16 @@ class Leave(CallStruct, frozen=True):
     failed: bool = False
 
 
-Bulky = PutOne | PutMany | PutBatch | Revise  # these have a payload
+Put = PutOne | PutMany | PutBatch
+Bulky = Put | PutPart | Revise  # these have a payload
 Numbered = (
-    Bulky | SaveCursor | RemoveCursor | OpenStation | ChangeStation | PauseStation | SeekStation | RemoveStation
+    Put | Revise | SaveCursor | RemoveCursor | OpenStation | ChangeStation | PauseStation | SeekStation | RemoveStation
     | Unpark | Attach | Get | Settle | NumberedChannelCall | NumberedShareCall
 )  # fmt: skip
 Call = (
-    Numbered | Identify | ReadProducts | Resolve | Weigh | GetBounds | GetStatistics | ListNames | WantedBy | Flush
-    | OpenCursor | LoadCursor | ListStations | DescribeStation | Interrupt | DescribeConsumer | Detach | Leave
-    | ChannelCall | WatchMembers | ShareCall
+    Numbered | PutPart | Identify | ReadProducts | ReadPart | Resolve | Weigh | GetBounds | GetStatistics | ListNames
+    | WantedBy | Flush | OpenCursor | LoadCursor | ListStations | DescribeStation | Interrupt | DescribeConsumer
+    | Detach | Leave | ChannelCall | WatchMembers | ShareCall
 )  # fmt: skip
 
 

@@ -15,6 +15,8 @@ TEXT_MAX = 65_536  # characters
 Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
 Name = Annotated[str, msgspec.Meta(max_length=1024)]
 ClientId = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+UploadId = Annotated[bytes, msgspec.Meta(max_length=16)]
+PartBytes = Annotated[int, msgspec.Meta(ge=0, le=PAGE_BYTES_MAX)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 32)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 Wait = Annotated[float, msgspec.Meta(ge=0, le=WAIT_S_MAX)]

@@ -21,7 +21,8 @@ import msgspec
 from headrace.errors import FabricMessageError
 from headrace.remote.protocol.replies import Welcome
 
-VERSION = 11
+VERSION = 12
+PARTS_VERSION = 12  # the first one with payloads in parts
 OLDEST_VERSION = 9  # that clients and sites of VERSION speak, too
 HELLO: Final = 0  # the first element of a hello, where a call has its version
 

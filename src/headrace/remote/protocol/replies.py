@@ -56,6 +56,14 @@ class NotAttached(_Reply, frozen=True, tag="unattached"):
     """The site has no such attachment: it was restarted, or the client was away for too long."""
 
 
+class PartsGone(_Reply, frozen=True):
+    """The site does not have the parts: it was restarted, or has dropped them; begin again."""
+
+
+class Part(_Reply, frozen=True):
+    """The next part of a reply, which is the payload of the message."""
+
+
 class Done(_Reply, frozen=True):
     pass
 
@@ -101,6 +109,8 @@ class Products(_Reply, frozen=True):
     waited_ns: Sequence64 = 0  # how long the call had been at the site, and
     timeout_ns: Sequence64 = 0  # the station's timeout, and
     stop_ns: Sequence64 = 0  # its stop time, so that the client does not hand out what expired on the way
+    download: Sequence64 = 0  # the payload is the first part of the records: call for the rest; 0: it is all of them
+    total_bytes: Sequence64 = 0  # of all parts
 
     @property
     def count(self) -> int:
@@ -149,9 +159,9 @@ class Supplying(_Reply, frozen=True):
 
 
 Reply = (
-    Welcome | Failure | StillBlocked | NotAttached | Done | Number | Identity | Bounds | PutOutcome | Products | Weighed
-    | NameList | CursorPosition | Details | Attached | Supplying | MemberChanges | ShareOpened | Seated | SeatTold
-    | ShareTold
+    Welcome | Failure | StillBlocked | NotAttached | PartsGone | Part | Done | Number | Identity | Bounds | PutOutcome
+    | Products | Weighed | NameList | CursorPosition | Details | Attached | Supplying | MemberChanges | ShareOpened
+    | Seated | SeatTold | ShareTold
 )  # fmt: skip
 
 _REPLY = msgspec.msgpack.Decoder(Reply)

@@ -50,6 +50,11 @@ class ClientAccess:
             if not _is_in(self._publish, feed):
                 raise AccessDeniedError(f"{self._who} may not publish feed {feed}", _HINT)
 
+    def check_publish_any(self) -> None:
+        """Whether the client may publish at all: before its payload is kept."""
+        if not self._publish:
+            raise AccessDeniedError(f"{self._who} may not publish anything", _HINT)
+
     def check_origins(self, origins: Iterable[str]) -> None:
         """A client that has a name publishes under that name, unless it is a relay."""
         for origin in origins:

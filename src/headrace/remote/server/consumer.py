@@ -313,7 +313,7 @@ class ServedConsumer:
             raise FabricError("the places and payloads of a call do not match", "nothing was acknowledged")
         feeds = leased.batch.feeds
         pending.client.access.check_publish({feeds[place] for place in places[sizes >= 0].tolist()})
-        payloads = _split(pending.payload, sizes.tolist())
+        payloads = _split(bytes(pending.payload), sizes.tolist())
         revise(self.consumer, leased.batch, places, payloads)
         self._note_settled(call.got, leased, places)
 

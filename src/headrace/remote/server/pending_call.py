@@ -36,7 +36,8 @@ class PendingCall:
     )  # fmt: skip
 
     def __init__(self, client: "Client", envelope: Envelope, payload: bytes, query: zenoh.Query) -> None:
-        self.client, self.payload = client, payload
+        self.client = client
+        self.payload: bytes | memoryview = payload  # a view if it came in parts
         self.number, self.call, self.queue = envelope.number, envelope.call, envelope.queue
         self.deadline = 0.0  # of a read that waits for products
         self.position = 0  # up to where that read has examined the queue

@@ -32,14 +32,14 @@ Payloads = list[bytes | memoryview]
 log = logging.getLogger("headrace.remote.server")
 
 
-def decode_put_many(call: PutMany, payload: bytes) -> tuple[Payloads, Columns]:
+def decode_put_many(call: PutMany, payload: bytes | memoryview) -> tuple[Payloads, Columns]:
     """The payloads and columns of a call, validated."""
     received = decode_columns(call.columns)
     payloads = _split(payload, call.lengths)
     return payloads, unpacked(len(payloads), received.feed, received.ident, received.facts)
 
 
-def _split(payload: bytes, lengths: bytes) -> Payloads:
+def _split(payload: bytes | memoryview, lengths: bytes) -> Payloads:
     """Payloads by their lengths."""
     if len(lengths) % 4:
         raise FabricMessageError("the lengths of a put_many are truncated", "nothing was stored")

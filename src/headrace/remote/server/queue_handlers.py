@@ -24,11 +24,13 @@ from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.envelope import CALL_BYTES_MAX
 from headrace.remote.protocol.fields import PAGE_PRODUCTS_MAX
 from headrace.remote.protocol.products import products_of
-from headrace.remote.protocol.replies import Done, NotAttached, Number, Reply
+from headrace.remote.protocol.replies import Done, NotAttached, Number, PartsGone, Reply
+from headrace.remote.server.downloads import Downloads
 from headrace.remote.server.pending_call import PendingCall
 from headrace.remote.server.puts import BlockedPuts, decode_put_many, outcome_of
 from headrace.remote.server.reads import ClientRead, RecentReads, WaitingReads
 from headrace.remote.server.repeated import earlier_put, earlier_put_batch, earlier_put_many
+from headrace.remote.server.uploads import Uploads
 from headrace.selection import Selection
 
 CURSORS_MAX = 1024  # kept open
@@ -50,13 +52,35 @@ class QueueHandlers:
         self._queue, self._site = queue, site
         self._waiting, self._blocked, self._recent = waiting, blocked, recent
         self._cursors: dict[str, Cursor] = {}
+        self._uploads, self._downloads = Uploads(queue), Downloads()
+
+    def close(self) -> None:
+        """Drop what clients have sent in parts."""
+        self._uploads.close()
 
     # --- put --------------------------------------------------------------------------------------
+
+    def put_part(self, pending: PendingCall, call: calls.PutPart) -> None:
+        """Keep a part of a payload until its put comes."""
+        pending.client.access.check_publish_any()
+        pending.finish(Number(self._uploads.add(pending.client, call, pending.payload)))
+
+    def _has_payload(self, pending: PendingCall, upload: bytes) -> bool:
+        """Get the payload that came in parts; if it is not there any more, the client hears that."""
+        if upload:
+            whole = self._uploads.take(pending.client, upload)
+            if whole is None:
+                pending.finish(PartsGone())
+                return False
+            pending.payload = whole
+        return True
 
     def put(self, pending: PendingCall, call: calls.PutOne) -> None:
         facts = checked(call.facts)
         pending.client.access.check_publish([call.feed])
         pending.client.access.check_origins([] if facts.origin is None else [facts.origin])
+        if not self._has_payload(pending, call.upload):
+            return
         before = earlier_put(log_of(self._queue), call, pending.payload)
         if before is not None:
             pending.finish(before)
@@ -77,6 +101,9 @@ class QueueHandlers:
         self._blocked.store(pending, store, call.timeout_s, call.again)
 
     def put_many(self, pending: PendingCall, call: calls.PutMany) -> None:
+        pending.client.access.check_publish_any()
+        if not self._has_payload(pending, call.upload):
+            return
         payloads, columns = decode_put_many(call, pending.payload)
         pending.client.access.check_publish(distinct(columns.feed))
         pending.client.access.check_origins(distinct(columns.facts.get("origin", ())))
@@ -97,7 +124,10 @@ class QueueHandlers:
         self._blocked.store(pending, store, call.timeout_s, call.again)
 
     def put_batch(self, pending: PendingCall, call: calls.PutBatch) -> None:
-        batch = read_batch(pending.payload, Names())
+        pending.client.access.check_publish_any()
+        if not self._has_payload(pending, call.upload):
+            return
+        batch = read_batch(bytes(pending.payload), Names())
         pending.client.access.check_publish(set(batch.feeds))
         pending.client.access.check_origins(set(batch.origins))
         keep = mask_of(None if call.keep is None else np.frombuffer(call.keep, np.uint8), len(batch))
@@ -121,7 +151,7 @@ class QueueHandlers:
             pending.deadline = time.monotonic() + call.wait_s
             self._recent.note(call.selection)
         batch = self._client_read(pending, call).read(pending.position, call.stop or None, call.limit)
-        if (size := rows_of(batch).bytes) > CALL_BYTES_MAX:
+        if (size := rows_of(batch).bytes) > CALL_BYTES_MAX and not call.part_bytes:
             raise FabricError(
                 f"products from {pending.position} on have {size} bytes, more than one message can carry",
                 "read them on the machine of the queue",
@@ -129,9 +159,19 @@ class QueueHandlers:
         pending.position = batch.next
         if len(batch) or batch.lost or pending.deadline <= time.monotonic():
             end = self._queue.next
-            pending.finish(*products_of(batch, min(end, call.stop) if call.stop else end))
+            reply, records = products_of(batch, min(end, call.stop) if call.stop else end)
+            pending.finish(*self._downloads.first_part(pending.client, reply, records, call.part_bytes))
         else:
             self._waiting.add(pending)
+
+    def read_part(self, pending: PendingCall, call: calls.ReadPart) -> None:
+        """Reply with the next part of products that were read before."""
+        pending.client.access.check_receive()
+        part = self._downloads.part(pending.client, call)
+        if part is None:
+            pending.finish(PartsGone())
+        else:
+            pending.finish(replies.Part(), part)
 
     def _client_read(self, pending: PendingCall, call: calls.ReadProducts) -> ClientRead:
         """The read that this call continues, or a new one."""

@@ -34,7 +34,7 @@ _AS_THEY_ARE = ("signature", "origin_sequence", "created_ns", "payload_bytes")  
 Wanted = Mapping[str, npt.NDArray[Any]]  # values of columns, one for each product of a put
 
 
-def earlier_put(log: Log, call: PutOne, payload: bytes) -> Number | None:
+def earlier_put(log: Log, call: PutOne, payload: bytes | memoryview) -> Number | None:
     """The reply to a put of one product that was stored before; None if it was not."""
     facts, since = call.facts, call.since
     if not since:
@@ -45,7 +45,7 @@ def earlier_put(log: Log, call: PutOne, payload: bytes) -> Number | None:
     return None if found is None else Number(int(found[0]))
 
 
-def _duplicate(log: Log, call: PutOne, payload: bytes) -> Number | None:
+def _duplicate(log: Log, call: PutOne, payload: bytes | memoryview) -> Number | None:
     """The reply for a product that the queue would recognise by its ident, if it was stored since the first attempt."""
     read = log.reader(Selection(call.feed), _ROWS, _BATCH_BYTES)
     position, end = max(call.since, log.oldest), log.next

@@ -97,7 +97,9 @@ class RemoteServer:
             parts.callback(self._membership.close)
             self._seats = WaitingSeats(queue.path, self._hand_over)
             parts.callback(self._seats.close)
-            handlers = QueueHandlers(queue, site, self._waiting, BlockedPuts(), self.recent_reads)
+            handlers = self._queue_handlers = QueueHandlers(
+                queue, site, self._waiting, BlockedPuts(), self.recent_reads
+            )
             self._handlers = _table(
                 handlers, StationHandlers(queue, self._clients), ChannelHandlers(queue, self._clients),
                 self._membership, ShareHandlers(queue, self._seats),
@@ -236,6 +238,7 @@ class RemoteServer:
         self._read_threads.shutdown()
         self._function_threads.shutdown()
         self._call_threads.shutdown()
+        self._queue_handlers.close()
         self._clients.close()  # no thread is left that attaches a consumer
         self._gets.close()  # no consumer is left
 
@@ -260,7 +263,8 @@ def _table(
     """The handler of each call."""
     return {
         calls.Identify: queue.identify, calls.PutOne: queue.put, calls.PutMany: queue.put_many,
-        calls.PutBatch: queue.put_batch, calls.ReadProducts: queue.read, calls.Resolve: queue.resolve,
+        calls.PutBatch: queue.put_batch, calls.PutPart: queue.put_part, calls.ReadPart: queue.read_part,
+        calls.ReadProducts: queue.read, calls.Resolve: queue.resolve,
         calls.Weigh: queue.weigh,
         calls.GetBounds: queue.bounds, calls.GetStatistics: queue.statistics, calls.ListNames: queue.list,
         calls.WantedBy: queue.wanted_by, calls.Flush: queue.flush, calls.OpenCursor: queue.open_cursor,
