@@ -130,7 +130,10 @@ class Puts:
             begun, part = time.monotonic(), view[offset : offset + connection.part.bytes]
             left_s = None if until is None else max(0.0, until - begun)
             call = PutPart(put.upload, offset, total)
-            reply, _ = await connection.ask_by(wait, call, Number, bytes(part), within_s=left_s)
+            try:
+                reply, _ = await connection.ask_by(wait, call, Number, bytes(part), within_s=left_s)
+            except SiteUnreachableError:  # which names the size of the part
+                raise connection.unreachable(begun, total) from None
             if reply.value - offset == len(part):
                 connection.part.note(len(part), time.monotonic() - begun)
             elif not 0 <= reply.value <= total or reply.value == offset:
