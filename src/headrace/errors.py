@@ -33,6 +33,7 @@
     │   ├── BlockedError                  a blocking station was full until the timeout; nothing was stored
     │   ├── RejectedError                 `max_queue` products wait already; nothing was stored
     │   ├── CursorMissingError
+    │   ├── DictionaryError               a dictionary is missing or invalid, or cannot be trained
     │   ├── StationError
     │   │   ├── StationMissingError
     │   │   ├── StationExistsError        it exists, with other terms
@@ -300,6 +301,10 @@ class LeaseLostError(StationError):
 
 class RejectedError(QueueError):
     """`max_queue` products wait already; nothing was stored. Recovers when consumers catch up."""
+
+
+class DictionaryError(QueueError):
+    """A dictionary of compressed products is missing or invalid, or cannot be trained."""
 
 
 class ChannelError(QueueError):

@@ -10,11 +10,13 @@ before the definitions are, and raised after they are written, so a table never 
 
 A function of a user is Python, so it is called here, before the append, for all products of a call at once.
 
+Channels that compress are part of the same table, so that every process learns of them before its next append.
+
 Counters are in the page cache: a power failure may lose the latest counts.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +52,11 @@ logger = logging.getLogger("headrace.channel")
 class ChannelAssigner:
     """The slices of the channels of one opened queue (log/seams.py: Assigner)."""
 
-    def __init__(self, log: kernel.Log, path: Path, functions: Functions) -> None:
-        self._log, self._path, self._functions = log, path, functions
+    def __init__(
+        self, log: kernel.Log, path: Path, functions: Functions, compress: Callable[[list[Definition]], None]
+    ) -> None:
+        """`compress` is told which channels compress, whenever the channels may have changed."""
+        self._log, self._path, self._functions, self._compress = log, path, functions, compress
         self._file = DefinitionFile(path)
         self._table: tuple[int, list[Definition]] = (0, [])  # for which number; the channels with slices
         self._failed: set[str] = set()  # functions whose first failure was logged
@@ -70,7 +75,9 @@ class ChannelAssigner:
     def _refresh(self) -> None:
         check_place(self._log, self._path, always=True)  # the path may lead to another queue by now
         number = self._log.state["slicings"]
-        sliced = [each for each in self._file.read().channels.values() if each.slicing is not None]
+        channels = self._file.read().channels.values()
+        self._compress([each for each in channels if each.compression is not None])
+        sliced = [each for each in channels if each.slicing is not None]
         kernel.set_slicings(self._log, number, [self._for_kernel(each) for each in sliced])
         self._table = (number, sliced)
         self.calls = any(each.slicing is not None and each.slicing.assign.startswith(_CALLS) for each in sliced)

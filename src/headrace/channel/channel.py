@@ -23,7 +23,8 @@ import msgspec
 
 from headrace.channel import membership
 from headrace.channel.assigner import counters_path, next_number, put_in_force, spread_products
-from headrace.channel.conflicts import agree
+from headrace.channel.compression import COMPRESSION_OPTIONS, Compression, compression_options, read_compression
+from headrace.channel.conflicts import agree, of_qos
 from headrace.channel.context import ChannelContext, definition_of
 from headrace.channel.document import ChannelDocument, Definition, DefinitionFile
 from headrace.channel.pull import PullSupplier
@@ -190,7 +191,7 @@ class Channel:
                 open_station(context.log, context.stations, name, create=False).remove()
             rest = {name: each for name, each in document.channels.items() if name != self.name}
             slicings = document.slicings
-            if definition.slicing is not None:
+            if definition.slicing is not None or definition.compression is not None:
                 slicings = next_number(context.log.kernel, document)
             self._file.write(msgspec.structs.replace(document, slicings=slicings, channels=rest))
             put_in_force(context.log.kernel, self._file.read())
@@ -243,6 +244,7 @@ class Channel:
         set_options = ((option, getattr(definition.qos, field)) for option, field in FIELDS.items())
         terms = [(option, option_text(option, value)) for option, value in set_options if not is_open(option, value)]
         terms += slicing_texts(definition.slicing).items()
+        terms += compression_options(definition.compression).items()
         stations = ", ".join(self.stations()) or "none"
         return facts_table(f"Channel {self.name}", [("feed", definition.feed), *terms, ("stations", stations)])
 
@@ -272,16 +274,19 @@ def open_channel(
         existing = document.channels.get(name)
         if existing is not None and _is_same(existing, feed, options):
             return channel
-        qos, slicing = agree(options, context.now_ns())
+        qos, slicing, compression = agree(options, context.now_ns())
         if existing is not None:
-            raise _exists(existing, feed, qos, slicing)
+            raise _exists(existing, feed, qos, slicing, compression)
         if feed is None:
             raise ChannelMissingError(f"{path} has no channel {name!r}", "to create it, give its feed")
         subtree = Subtree.of(feed)
         if slicing is not None:
             _refuse_overlap(document, name, subtree)
+        if compression is not None:
+            membership.check_compression(log, document, name, subtree, compression)
+        if slicing is not None or compression is not None:
             document = msgspec.structs.replace(document, slicings=next_number(log.kernel, document))
-        file.write(_with_new(document, name, subtree.pattern, qos, slicing, context.now_ns()))
+        file.write(_with_new(document, name, subtree.pattern, qos, slicing, compression, context.now_ns()))
         put_in_force(log.kernel, document)
     return channel
 
@@ -295,9 +300,10 @@ def _is_same(existing: Definition, feed: str | None, options: Mapping[str, Any])
     """Whether the channel was created with these terms, even if they would be refused now (a past stop_time)."""
     with contextlib.suppress(TermsError):
         same_feed = feed is None or Subtree.of(feed).pattern == existing.feed
-        of_qos = {option: value for option, value in options.items() if option not in SLICING_OPTIONS}
         slicing, faults = read_slicing(options)
-        return same_feed and not faults and slicing == existing.slicing and QoS.of(**of_qos) == existing.qos
+        compression, more_faults = read_compression(options)
+        same_others = (slicing, compression) == (existing.slicing, existing.compression)
+        return same_feed and not faults + more_faults and same_others and QoS.of(**of_qos(options)) == existing.qos
     return False
 
 
@@ -319,16 +325,19 @@ def _refuse_overlap(document: ChannelDocument, name: str, subtree: Subtree) -> N
             raise terms_error([Conflict(SLICING_OPTIONS, problem, remedy)])
 
 
-def _exists(existing: Definition, feed: str | None, qos: QoS, slicing: Slicing | None) -> ChannelExistsError:
+def _exists(
+    existing: Definition, feed: str | None, qos: QoS, slicing: Slicing | None, compression: Compression | None
+) -> ChannelExistsError:
     differences = [
         f"{option} {option_text(option, getattr(existing.qos, field))}, not {option_text(option, getattr(qos, field))}"
         for option, field in FIELDS.items()
         if getattr(existing.qos, field) != getattr(qos, field)
     ]
-    ours, theirs = slicing_texts(slicing), slicing_texts(existing.slicing)
+    ours = slicing_texts(slicing) | compression_options(compression)
+    theirs = slicing_texts(existing.slicing) | compression_options(existing.compression)
     differences += [
         f"{option} {theirs.get(option, 'none')}, not {ours.get(option, 'none')}"
-        for option in SLICING_OPTIONS
+        for option in SLICING_OPTIONS + COMPRESSION_OPTIONS
         if ours.get(option) != theirs.get(option)
     ]
     if feed is not None and Subtree.of(feed).pattern != existing.feed:
@@ -340,12 +349,15 @@ def _exists(existing: Definition, feed: str | None, qos: QoS, slicing: Slicing |
 
 
 def _with_new(
-    document: ChannelDocument, name: str, feed: str, qos: QoS, slicing: Slicing | None, now_ns: int
-) -> ChannelDocument:
+    document: ChannelDocument, name: str, feed: str, qos: QoS, slicing: Slicing | None,
+    compression: Compression | None, now_ns: int,
+) -> ChannelDocument:  # fmt: skip
     if len(document.channels) >= CHANNELS_MAX:
         raise ChannelNameError(
             f"the queue has {CHANNELS_MAX} channels, the maximum", "delete one: headrace channel delete"
         )
     number = document.next_number
-    new = Definition(name=name, number=number, feed=feed, created_ns=now_ns, qos=qos, slicing=slicing)
+    new = Definition(
+        name=name, number=number, feed=feed, created_ns=now_ns, qos=qos, slicing=slicing, compression=compression
+    )
     return msgspec.structs.replace(document, next_number=number + 1, channels={**document.channels, name: new})

@@ -33,6 +33,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.channel.compression import COMPRESSION_OPTIONS, Compression, read_compression
 from headrace.channel.qos import (
     AGES,
     DEFAULTS,
@@ -60,23 +61,27 @@ _SAME = ("order", "discard")
 _AT_MOST = ("max_per_consumer", "timeout", "stop_time", "batch_max", "pacing", "consumers_max")
 
 
-def agree(options: Mapping[str, Any], now_ns: int | None = None) -> tuple[QoS, Slicing | None]:
+def agree(
+    options: Mapping[str, Any], now_ns: int | None = None
+) -> tuple[QoS, Slicing | None, Compression | None]:
     """The terms that the options set; TermsError with every conflict."""
     conflicts = find_conflicts(options, now_ns)
     if conflicts:
         raise terms_error(conflicts)
-    return QoS.of(**_without_slices(options)), read_slicing(options)[0]
+    return QoS.of(**of_qos(options)), read_slicing(options)[0], read_compression(options)[0]
 
 
 def find_conflicts(options: Mapping[str, Any], now_ns: int | None = None) -> list[Conflict]:
     """Every conflict of options as people write them: unknown, unreadable, or found by `validate`."""
-    fields, unreadable = read_options(_without_slices(options))
-    of_slices = read_slicing(options)[1]
-    return unreadable + _apart_from(validate(QoS(**fields), now_ns), unreadable) + of_slices
+    fields, unreadable = read_options(of_qos(options))
+    of_others = read_slicing(options)[1] + read_compression(options)[1]
+    return unreadable + _apart_from(validate(QoS(**fields), now_ns), unreadable) + of_others
 
 
-def _without_slices(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {option: value for option, value in options.items() if option not in SLICING_OPTIONS}
+def of_qos(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the QoS: without those about slices and compression."""
+    others = SLICING_OPTIONS + COMPRESSION_OPTIONS
+    return {option: value for option, value in options.items() if option not in others}
 
 
 def validate(qos: QoS, now_ns: int | None = None) -> list[Conflict]:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.channel.compression import Compression
 from headrace.channel.qos import QoS
 from headrace.channel.slicing import SLICES_MAX, Slicing, parse_assign
 from headrace.errors import InvalidError, QueueError
@@ -32,7 +33,7 @@ from headrace.log.explain import explain_os_error
 from headrace.log.locks import locked
 from headrace.log.seams import Disk, Storage
 
-FORMAT = 2
+FORMAT = 3
 FILE = "channels.json"
 FOLDER = "channels"
 
@@ -46,6 +47,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     created_ns: int
     qos: QoS
     slicing: Slicing | None = None  # None: its products have the slices that producers give them, or none
+    compression: Compression | None = None  # None: its products are stored as they are put
     stations: dict[str, dict[str, str | int | float | None]] = {}  # the fields of QoS that each station set itself
 
 
@@ -54,7 +56,7 @@ class ChannelDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     format: int = FORMAT
     next_number: int = 1
-    slicings: int = 0  # changes whenever a channel with slices is created or removed
+    slicings: int = 0  # changes with every channel with slices or compression that is created, changed or removed
     channels: dict[str, Definition] = {}
 
 
@@ -62,7 +64,7 @@ _DOCUMENT = Document(
     ChannelDocument, FORMAT, field="format", unnamed=1,
     remedy="restore it from a backup, or run: headrace queue repair {path}, then create the channels again; "
     "stations and products are not in it",
-    upgrades={1: lambda document: document},  # before there were slices
+    upgrades={1: lambda document: document, 2: lambda document: document},  # without slices; without compression
 )  # fmt: skip
 
 

@@ -14,12 +14,16 @@ from typing import Any
 
 import msgspec
 
-from headrace.channel.conflicts import looser, tighten, validate
+from headrace.channel.assigner import next_number, put_in_force
+from headrace.channel.compression import COMPRESSION_OPTIONS, Compression, compression_options, read_compression
+from headrace.channel.conflicts import looser, of_qos, tighten, validate
 from headrace.channel.context import ChannelContext
-from headrace.channel.document import Definition, DefinitionFile
+from headrace.channel.document import ChannelDocument, Definition, DefinitionFile
 from headrace.channel.qos import FIELDS, QoS, StationOnly, is_open, read_options, station_terms
 from headrace.channel.subtree import Subtree
 from headrace.errors import StationMissingError
+from headrace.log.dictionaries import missing, parse_name
+from headrace.log.log import Log
 from headrace.selection import Selection
 from headrace.station.conflicts import Conflict, terms_error
 from headrace.station.opening import open_station
@@ -77,16 +81,66 @@ def change_station(channel: ChannelContext, name: str, selection: Any, options: 
 def change_channel(channel: ChannelContext, options: Mapping[str, Any]) -> None:
     """Check the new terms with every station, then write them, then pass them on."""
     definition = channel.definition
-    new = msgspec.structs.replace(definition, qos=definition.qos.with_options(options))
+    compression = _changed_compression(channel, definition, options)
+    qos = definition.qos.with_options(of_qos(options))
+    new = msgspec.structs.replace(definition, qos=qos, compression=compression)
     conflicts = [each for each in validate(new.qos, channel.now_ns()) if set(each.options) & set(options)]
     members = list_stations(channel)
     for name in members:
         conflicts += _conflicts_at(new, name, conflicts)
     _refuse(conflicts)
     _write(channel.file, new, stations=_entries(channel, definition))
+    if compression != definition.compression:
+        _renumber(channel)
     for name in members:
         station = open_station(channel.log, channel.stations, name, create=False)
         change_through_channel(station, channel.name, station_terms(_qos_of(new, name)))
+
+
+# --- compression ----------------------------------------------------------------------------------
+
+
+def _changed_compression(
+    channel: ChannelContext, definition: Definition, options: Mapping[str, Any]
+) -> Compression | None:
+    """How the channel compresses with these options changed; those that are not given stay."""
+    given = {option: options[option] for option in COMPRESSION_OPTIONS if option in options}
+    if not given:
+        return definition.compression
+    if "compress" in given and given["compress"] is None:
+        given = {"dictionary": None, **given}  # without compression there is none
+    compression, faults = read_compression({**compression_options(definition.compression), **given})
+    _refuse(faults)
+    if compression is not None:
+        document, subtree = channel.file.read(), Subtree.of(definition.feed)
+        check_compression(channel.log, document, definition.name, subtree, compression)
+    return compression
+
+
+def check_compression(
+    log: Log, document: ChannelDocument, name: str, subtree: Subtree, compression: Compression
+) -> None:
+    """TermsError if another channel compresses some of these feeds; DictionaryError if the queue lacks the dictionary.
+
+    A product is compressed once, in one way.
+    """
+    for other in document.channels.values():
+        if other.name != name and other.compression is not None and Subtree.of(other.feed).overlaps(subtree):
+            problem = f"channel {other.name!r} compresses {other.feed}, and channel {name!r} would {subtree.pattern}"
+            remedy = "leave out compress, or choose feeds that do not overlap"
+            raise terms_error([Conflict(COMPRESSION_OPTIONS, problem, remedy)])
+    if compression.dictionary is not None:
+        number = parse_name(compression.dictionary)
+        if log.dictionaries.get(number) is None:
+            raise missing(number, str(log.path))
+
+
+def _renumber(channel: ChannelContext) -> None:
+    """Make every process read the channels again before its next append."""
+    kernel, document = channel.log.kernel, channel.file.read()
+    document = msgspec.structs.replace(document, slicings=next_number(kernel, document))
+    channel.file.write(document)
+    put_in_force(kernel, document)
 
 
 # --- what a station sets --------------------------------------------------------------------------

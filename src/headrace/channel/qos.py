@@ -6,7 +6,8 @@ what a channel leaves open its stations may set. `QoS.of` reads what people writ
 name in the CORBA Notification Service.
 
 Not here: which options contradict each other and what a station may change (conflicts.py), how order, discard,
-deadlines and pacing are kept at delivery (the stations), and slices, which a channel has for its life (slicing.py).
+deadlines and pacing are kept at delivery (the stations), slices, which a channel has for its life (slicing.py), and
+compression (compression.py).
 """
 
 import difflib
@@ -15,6 +16,7 @@ from typing import Any, Literal, TypedDict, get_args
 
 import msgspec
 
+from headrace.channel.compression import COMPRESSION_OPTIONS
 from headrace.channel.slicing import SLICING_OPTIONS
 from headrace.errors import OptionError
 from headrace.log.read import Start
@@ -44,10 +46,15 @@ class QoSOptions(TypedDict, total=False):
 
 
 class ChannelOptions(QoSOptions, total=False):
-    """The options of a channel. The last two (slicing.py) are given when it is created and never change."""
+    """The options of a channel that its stations do not have.
+
+    `slices` and `assign` (slicing.py) are given when it is created and never change.
+    """
 
     slices: int | None
     assign: str | None
+    compress: str | None
+    dictionary: str | None
 
 
 class StationOnly(TypedDict, total=False):
@@ -155,6 +162,8 @@ def _nearest(option: str) -> str:
     """A hint at the option that may be meant; it knows the names of CORBA and of plain stations too."""
     if option in SLICING_OPTIONS:
         return "slices belong to the channel and are the same for all of its stations: leave it out"
+    if option in COMPRESSION_OPTIONS:
+        return "products are compressed where they enter the queue: set it for the channel"
     plain = option.lower().replace("_", "")
     near = difflib.get_close_matches(option.lower(), OPTIONS, 1, 0.5)
     meant = _KNOWN_ELSEWHERE.get(plain) or (near[0] if near else None)

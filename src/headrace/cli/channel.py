@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import click
 
 from headrace.channel.channel import ChannelStatistics
+from headrace.channel.compression import compression_options
 from headrace.channel.conflicts import find_conflicts
 from headrace.channel.document import Definition
 from headrace.channel.qos import AGES, FIELDS, option_text
@@ -39,12 +40,24 @@ _SLICING_HELP = {
                "function:NAME or given."),
 }  # fmt: skip
 
+_COMPRESSION_HELP = {
+    "compress": ("zstd[:LEVEL]", "Compress products where they enter the queue; levels 1 (fast) to 19, 3 by default."),
+    "dictionary": ("NAME", "The dictionary for it, from headrace queue train."),
+}
+
 
 def qos_options(function: Function) -> Function:
     """An option for each field of the QoS. The library checks the values, so that it reports all problems at once."""
     for option in reversed(FIELDS):
         metavar, text = _HELP[option]
         function = click.option(f"--{option.replace('_', '-')}", option, metavar=metavar, help=text)(function)
+    return function
+
+
+def compression_terms(function: Function) -> Function:
+    """The options about compression."""
+    for option, (metavar, text) in reversed(_COMPRESSION_HELP.items()):
+        function = click.option(f"--{option}", option, metavar=metavar, help=text)(function)
     return function
 
 
@@ -67,7 +80,7 @@ def _given(options: dict[str, str | None]) -> dict[str, Any]:
 def _value(option: str, text: str) -> Any:
     if text == "none":
         return None
-    if option in AGES:
+    if option in AGES or option == "dictionary":
         return text
     for number in (int, float):
         try:
@@ -94,6 +107,7 @@ def channel() -> None:
 @click.argument("feed", shell_complete=completes("feed"))
 @qos_options
 @slicing_options()
+@compression_terms
 @json_option
 def create(queue_path: str, name: str, feed: str, as_json: bool, **options: str | None) -> None:
     """Create the channel NAME of the subtree FEED in QUEUE. Options that are not given are left to its stations.
@@ -102,6 +116,7 @@ def create(queue_path: str, name: str, feed: str, as_json: bool, **options: str 
     Example:
       headrace channel create wx.queue radar 'wx/radar/**' --order fifo --timeout 10s --suppliers-max 50
       headrace channel create wx.queue surface 'wx/surface/**' --slices 256 --assign property:station
+      headrace channel create wx.queue text 'wx/text/**' --compress zstd
     """
     with open_queue(queue_path) as queue:
         is_new = name not in queue.channels()
@@ -149,7 +164,7 @@ def show(queue_path: str, name: str, as_json: bool) -> None:
         definition, statistics, stations = shown.definition, shown.statistics(), shown.stations()
     if as_json:
         echo_json({"name": name, "feed": definition.feed, "qos": definition.qos, "slicing": definition.slicing,
-                   "statistics": statistics,
+                   "compression": definition.compression, "statistics": statistics,
                    "stations": {each: definition.stations.get(each, {}) for each in stations}})  # fmt: skip
         return
     show_fields(f"{name}: {definition.feed}", _terms(definition))
@@ -164,6 +179,7 @@ def show(queue_path: str, name: str, as_json: bool) -> None:
 @click.argument("name", shell_complete=completes("channel"))
 @qos_options
 @slicing_options(hidden=True)
+@compression_terms
 @json_option
 def change(queue_path: str, name: str, as_json: bool, **options: str | None) -> None:
     """Change options of the channel NAME of QUEUE, for its stations too. The value none leaves an option open.
@@ -204,6 +220,7 @@ def delete(queue_path: str, name: str, force: bool, as_json: bool) -> None:
 @channel.command(short_help="Check options without a channel.")
 @qos_options
 @slicing_options()
+@compression_terms
 @json_option
 def validate(as_json: bool, **options: str | None) -> int:
     """Check options without a channel: list every invalid value and every contradiction between them.
@@ -236,7 +253,7 @@ def _show(shown: AnyChannel, as_json: bool, text: str) -> None:
     definition = shown.definition
     if as_json:
         echo_json({"name": definition.name, "feed": definition.feed, "qos": definition.qos,
-                   "slicing": definition.slicing})  # fmt: skip
+                   "slicing": definition.slicing, "compression": definition.compression})  # fmt: skip
     else:
         terms = ", ".join(f"{option} {value}" for option, value in _terms(definition).items() if value != "open")
         click.echo(f"{text}: {terms or 'no terms of its own'}")
@@ -244,7 +261,7 @@ def _show(shown: AnyChannel, as_json: bool, text: str) -> None:
 
 def _terms(definition: Definition) -> dict[str, str]:
     terms = {option: option_text(option, getattr(definition.qos, field)) for option, field in FIELDS.items()}
-    return terms | slicing_texts(definition.slicing)
+    return terms | slicing_texts(definition.slicing) | compression_options(definition.compression)
 
 
 def _own_terms(own: Mapping[str, Any]) -> str:

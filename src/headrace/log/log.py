@@ -26,6 +26,7 @@ from headrace.log.check import Finding, Progress, check_queue
 from headrace.log.clock_words import ClockWords, read_clock, write_clock
 from headrace.log.config import QueueConfig, check_age, check_size, read_config, write_config
 from headrace.log.cursor import Cursor, CursorFile, CursorState, check_cursor_name
+from headrace.log.dictionaries import Dictionaries
 from headrace.log.explain import explain, explain_os_error
 from headrace.log.flush import Flusher, commit, flush
 from headrace.log.follow import Follower
@@ -70,6 +71,7 @@ class Log:
         self._child_fd = -1
         self._presence = Presence(self.kernel)
         self.cursor_file = CursorFile(self.path / "cursors")
+        self.dictionaries = Dictionaries(self.path, self.storage)  # of compressed products
         self._flusher: Flusher | None = None
         self._closed = False
         self.is_writing = False  # this process has put something

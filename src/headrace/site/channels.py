@@ -20,6 +20,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from headrace.channel.compression import parse_compress
 from headrace.channel.conflicts import find_conflicts
 from headrace.channel.qos import POLICIES, SUPPLIERS_LIMIT
 from headrace.channel.slicing import SLICES_MAX, parse_assign
@@ -27,6 +28,7 @@ from headrace.channel.subtree import Subtree
 from headrace.errors import ChannelNameError, OptionError
 from headrace.kernel import _kernel as kernel
 from headrace.log.cursor import check_name
+from headrace.log.dictionaries import name_of, parse_name
 from headrace.queue import Queue
 from headrace.station.terms import CAPACITY_MAX
 from headrace.toml.kinds import Kind, age, choice, count, text_of
@@ -57,10 +59,20 @@ def _assign(value: Any, folder: Path) -> str:
     return str(parse_assign(text_of(value, "property:station")))
 
 
+def _compress(value: Any, folder: Path) -> str:
+    return f"zstd:{parse_compress(text_of(value, 'zstd'))}"
+
+
+def _dictionary(value: Any, folder: Path) -> str:
+    return name_of(parse_name(text_of(value, "3f2a91c0")))
+
+
 NAME = Kind("name of a channel", _name)
 SUBTREE = Kind("feed and all below it", _subtree)
 TIME = Kind("time", _time, format_time)
 ASSIGN = Kind("function that assigns slices", _assign)
+COMPRESS = Kind("compression", _compress)
+DICTIONARY = Kind("dictionary", _dictionary)
 _RENAMED = {"timeout_s": "timeout", "pacing_s": "pacing", "start_time_ns": "start_time", "stop_time_ns": "stop_time"}
 
 
@@ -84,6 +96,8 @@ class ChannelTable(msgspec.Struct, frozen=True, kw_only=True, rename=_RENAMED):
     consumers_max: Annotated[int | None, count(1, kernel.CONSUMERS_MAX)] = None
     slices: Annotated[int | None, count(1, SLICES_MAX)] = None
     assign: Annotated[str | None, ASSIGN] = None
+    compress: Annotated[str | None, COMPRESS] = None
+    dictionary: Annotated[str | None, DICTIONARY] = None
 
     def options(self) -> dict[str, Any]:
         """As `Queue.channel` takes them."""
@@ -116,6 +130,9 @@ def channel_conflicts(channels: tuple[ChannelTable, ...]) -> Iterator[tuple[int,
                     f"[[channel]] {first + 1} assigns slices to {other.feed}, and this one would to {channel.feed}"
                 )
                 yield place, "feed", problem, "choose feeds that do not overlap, or leave out slices and assign"
+            elif channel.compress and other.compress and _overlap(channel.feed, other.feed):
+                problem = f"[[channel]] {first + 1} compresses {other.feed}, and this one would {channel.feed}"
+                yield place, "feed", problem, "choose feeds that do not overlap, or leave out compress"
 
 
 def _both_have_slices(one: ChannelTable, other: ChannelTable) -> bool:
