@@ -190,8 +190,8 @@ def test_a_channel_under_a_wrong_name_is_damage(queue: Queue) -> None:
 
 
 def test_a_newer_format_is_an_error(queue: Queue) -> None:
-    spoil(queue, b'{"format": 3, "rivers": {}}')
-    with pytest.raises(QueueVersionError, match="has format 3; this Headrace knows up to 2; upgrade"):
+    spoil(queue, b'{"format": 4, "rivers": {}}')
+    with pytest.raises(QueueVersionError, match="has format 4; this Headrace knows up to 3; upgrade"):
         queue.channels()
 
 

@@ -61,15 +61,17 @@ STATION: Members = {
     "retired": (ARRAY, []),
 }  # fmt: skip
 RETIRED: Members = {"until": (INTEGER, NONE), "selection": (STRING + NULL, NONE), "local": (BOOLEAN, NONE)}
-CHANNELS_FORMAT = 2
+CHANNELS_FORMAT = 3
 CHANNELS: Members = {
     "format": (INTEGER, CHANNELS_FORMAT), "next_number": (INTEGER, 1), "slicings": (INTEGER, 0),
     "channels": (OBJECT, {}),
 }  # fmt: skip
 CHANNEL: Members = {
     "name": (STRING, NONE), "number": (INTEGER, NONE), "feed": (STRING, NONE), "created_ns": (INTEGER, NONE),
-    "qos": (OBJECT, NONE), "slicing": (OBJECT + NULL, None), "stations": (OBJECT, {}),
+    "qos": (OBJECT, NONE), "slicing": (OBJECT + NULL, None), "compression": (OBJECT + NULL, None),
+    "stations": (OBJECT, {}),
 }  # fmt: skip
+COMPRESSION: Members = {"level": (INTEGER, NONE), "dictionary": (STRING + NULL, None)}
 SLICING: Members = {"slices": (INTEGER, NONE), "assign": (STRING, NONE)}
 QOS: Members = {
     "reliability": (STRING, "best_effort"), "connections": (STRING, "persistent"), "order": (STRING, "any"),
@@ -174,6 +176,8 @@ def read_channels(directory: Path) -> Fields:
             members_of(QOS, said)
         if channel["slicing"] is not None:
             channel["slicing"] = members_of(SLICING, channel["slicing"])
+        if channel["compression"] is not None:
+            channel["compression"] = members_of(COMPRESSION, channel["compression"])
         channels[name] = channel | {"qos": members_of(QOS, channel["qos"])}
     return document | {"channels": channels}
 

@@ -13,6 +13,7 @@ from dying import at_work, end
 from station_reader import NONE, is_locked, read_channels, read_suppliers, suppliers_path
 
 from headrace import Queue
+from headrace.channel.compression import Compression
 from headrace.channel.document import ChannelDocument, Definition
 from headrace.channel.qos import QoS
 from headrace.channel.slicing import Slicing
@@ -28,6 +29,7 @@ MakeQueue = Callable[..., Queue]
         (station_reader.CHANNEL, Definition),
         (station_reader.QOS, QoS),
         (station_reader.SLICING, Slicing),
+        (station_reader.COMPRESSION, Compression),
     ],
 )
 def test_the_structs_have_the_members_of_the_page(members: station_reader.Members, struct_type: type) -> None:
@@ -75,10 +77,10 @@ def test_a_channels_json_of_a_newer_version_is_refused(make_queue: MakeQueue) ->
     queue.channel("radar", "wx/radar")
     file = queue.path / "channels.json"
     text = file.read_text()
-    file.write_text(json.dumps(json.loads(text) | {"format": 3, "something": "new"}))
+    file.write_text(json.dumps(json.loads(text) | {"format": 4, "something": "new"}))
     with pytest.raises(reader.OtherVersion):
         read_channels(queue.path)
-    with pytest.raises(QueueVersionError, match=r"channels\.json has format 3.*upgrade"):
+    with pytest.raises(QueueVersionError, match=r"channels\.json has format 4.*upgrade"):
         queue.channels()
     file.write_text(text)
     assert queue.channels() == list(read_channels(queue.path)["channels"])
@@ -118,7 +120,7 @@ def test_a_channels_json_of_format_1_is_upgraded(make_queue: MakeQueue) -> None:
     queue.channel("radar", "wx/radar", timeout="10s")
     file = queue.path / "channels.json"
     old = json.loads(file.read_text())
-    del old["slicings"], old["channels"]["radar"]["slicing"]
+    del old["slicings"], old["channels"]["radar"]["slicing"], old["channels"]["radar"]["compression"]
     file.write_text(json.dumps(old | {"format": 1}))
     assert queue.channel("radar").definition.slicing is None
     queue.channel("lightning", "wx/lightning", slices=8)

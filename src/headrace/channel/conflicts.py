@@ -61,9 +61,7 @@ _SAME = ("order", "discard")
 _AT_MOST = ("max_per_consumer", "timeout", "stop_time", "batch_max", "pacing", "consumers_max")
 
 
-def agree(
-    options: Mapping[str, Any], now_ns: int | None = None
-) -> tuple[QoS, Slicing | None, Compression | None]:
+def agree(options: Mapping[str, Any], now_ns: int | None = None) -> tuple[QoS, Slicing | None, Compression | None]:
     """The terms that the options set; TermsError with every conflict."""
     conflicts = find_conflicts(options, now_ns)
     if conflicts:

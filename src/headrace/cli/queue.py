@@ -1,4 +1,4 @@
-"""`headrace queue`: what an operator does with a queue as a whole: create, info, check, repair, resize, delete.
+"""`headrace queue`: what an operator does with a queue as a whole: create, info, train, check, repair, resize, delete.
 
 All but `info` need the files of the queue, so they accept a directory and no endpoint.
 """
@@ -23,6 +23,7 @@ from headrace.cli.options import (
     selection_options,
 )
 from headrace.cli.output import echo_json, progress_bar, show_fields, show_table
+from headrace.cli.queue_train import train
 from headrace.errors import NotAQueueError, OptionError, QueueDamagedError
 from headrace.log.check import Finding
 from headrace.log.config import CONFIG_FILE, DEDUPS, DURABILITIES, HASHES, QueueConfig
@@ -225,6 +226,9 @@ def _process(pid: int) -> dict[str, Any]:
     except OSError:
         words = []
     return {"pid": pid, "command": b" ".join(words).decode(errors="replace")}
+
+
+queue.add_command(train)
 
 
 # --- check and repair -----------------------------------------------------------------------------

@@ -25,9 +25,10 @@ from headrace.log import records
 from headrace.log.columns import Columns, PutColumns, Texts, columns_of, payload_column
 from headrace.log.entering import entering_batch, entering_many, entering_one
 from headrace.log.explain import explain, explain_many, explain_put
-from headrace.log.seams import Assigned, Timeout, Wait
+from headrace.log.seams import Assigned, Packed, Timeout, Wait
 from headrace.product.batch import Batch
 from headrace.product.feed import check_feed
+from headrace.product.options import with_compression
 from headrace.product.product import PRIORITY_DEFAULT, PRIORITY_MAX
 from headrace.product.put import PLAIN, Put, expiry_of
 
@@ -91,12 +92,13 @@ def put(
     """Store one product; its sequence, or the Duplicate of the one that is held. `Queue.put` explains."""
     wait: Wait | None = None
     assigned: Assigned | None = None
+    packed = log.pack(payload, feed) if log.packs else None
     while True:
         try:
-            if facts is PLAIN and log.is_plain and assigned is None:
+            if facts is PLAIN and log.is_quick and assigned is None and packed is None:
                 outcome = log.kernel.put_plain(payload, feed, ident, _NO_FACTS)
             else:
-                outcome = _put_in_full(log, payload, feed, ident, facts, assigned)
+                outcome = _put_in_full(log, payload, feed, ident, facts, assigned, packed)
             break
         except REFUSALS as error:
             log.check_open()
@@ -104,6 +106,8 @@ def put(
                 assigned = log.assigner.assign(entering_one(payload, feed, ident, facts))
             elif isinstance(error, kernel.KernelError) and error.code in PASSABLE:
                 wait, assigned = _make_way(log, error, timeout, wait), _unless_stale(assigned, error)
+                if error.code in SLICES:
+                    packed = log.pack(payload, feed) if log.packs else None
             elif isinstance(error, KeyError):
                 learn_feed(log.kernel, feed, log.path)
             else:
@@ -113,7 +117,9 @@ def put(
     return outcome if outcome > 0 else Duplicate(-outcome)
 
 
-def _put_in_full(log: "Log", payload: Any, feed: str, ident: str, facts: Put, assigned: Assigned | None) -> int:
+def _put_in_full(
+    log: "Log", payload: Any, feed: str, ident: str, facts: Put, assigned: Assigned | None, packed: Packed | None
+) -> int:
     """Put with every optional fact; the kernel's answer."""
     if not log.is_writing:
         log.begin_writing()
@@ -121,11 +127,14 @@ def _put_in_full(log: "Log", payload: Any, feed: str, ident: str, facts: Put, as
         _learn_origin(log.kernel, facts.origin, facts.origin_sequence)
     now_ns, boot_ns = log.now()
     slice_, number = (facts.slice, 0) if assigned is None else (int(assigned.slices[0]), assigned.number)
+    content, options = None, facts.options
+    if packed is not None:
+        payload, content, options = packed.payload, payload, with_compression(options, packed.compression)
     expires_ns = facts.expires_ns(now_ns or log.now_ns()) if facts.expiry else 0
     return log.kernel.put(
         payload, feed, ident, facts.created, facts.priority, expires_ns, facts.properties or None,
-        slice_, facts.signature, facts.origin, facts.origin_sequence, facts.previous, facts.options or None, now_ns,
-        boot_ns, number,
+        slice_, facts.signature, facts.origin, facts.origin_sequence, facts.previous, options or None, now_ns,
+        boot_ns, number, content,
     )  # fmt: skip
 
 
@@ -141,7 +150,7 @@ def put_many(
         plain = not facts or (len(facts) == 1 and priority.__class__ is int and 0 <= priority <= PRIORITY_MAX)
         if plain and feed in log.kernel.feeds:  # the kernel has a shorter path for these
             put_plain = partial(log.kernel.put_many_plain, payloads, feed, ident, priority)  # type: ignore[arg-type]
-            with suppress(_FunctionAssignsError):
+            with suppress(_NeedsColumnsError):
                 return _append_many(log, payloads, ident, lambda _: put_plain(), timeout)
     log.check_open(always=False)
     held = payloads if payloads.__class__ is list else payload_column(payloads)
@@ -159,23 +168,62 @@ def put_columns(log: "Log", payloads: list[Any], columns: Columns, timeout: Time
     has_sequences = "origin_sequence" in columns.facts
     for origin in distinct(columns.facts.get("origin", ())):
         _learn_origin(log.kernel, origin, has_sequences)
-    append = partial(_append_columns, log, payloads, columns)
+    append = partial(_append_columns, log, payloads, columns, _Packing(log))
     return _append_many(log, payloads, columns.ident, append, timeout, columns)
 
 
-def _append_columns(log: "Log", payloads: list[Any], columns: Columns, assigned: Assigned | None) -> Appended:
+def _append_columns(
+    log: "Log", payloads: list[Any], columns: Columns, packing: "_Packing", assigned: Assigned | None
+) -> Appended:
     now_ns, boot_ns = log.now()
     if isinstance(columns.facts.get("expiry"), str):
         expires_ns = np.array([expiry_of(columns.facts["expiry"], log.now_ns())], np.uint64)
         columns = msgspec.structs.replace(columns, facts={**columns.facts, "expiry": expires_ns})
-    if assigned is None:
-        return log.kernel.put_many(payloads, *columns.arguments(now_ns, boot_ns))
-    columns = msgspec.structs.replace(columns, facts={**columns.facts, "slice": assigned.slices})
-    return log.kernel.put_many(payloads, *columns.arguments(now_ns, boot_ns, assigned.number))
+    number, contents = 0, None
+    if assigned is not None:
+        number = assigned.number
+        columns = msgspec.structs.replace(columns, facts={**columns.facts, "slice": assigned.slices})
+    if log.packs:
+        payloads, contents, options = packing.of(payloads, columns)
+        if contents is not None:
+            columns = msgspec.structs.replace(columns, facts={**columns.facts, "options": options})
+    return log.kernel.put_many(payloads, *columns.arguments(now_ns, boot_ns, number, contents))
 
 
-class _FunctionAssignsError(Exception):
-    """A function of a user assigns the slices, and needs to see the columns."""
+class _Packing:
+    """The payloads of one `put_many` as they are to be stored; kept while the put waits at gates."""
+
+    def __init__(self, log: "Log") -> None:
+        self._log, self._made_for = log, -1
+        self._made: tuple[list[Any], list[Any] | None, list[bytes | None]] = ([], None, [])
+
+    def of(self, payloads: list[Any], columns: Columns) -> tuple[list[Any], list[Any] | None, list[bytes | None]]:
+        """Payloads to store, what they were before (None: the same), and their options."""
+        number = self._log.kernel.slicings_number
+        if number != self._made_for:
+            packed = self._log.packer.pack_many(payloads, columns.feed, self._log.expanded_bytes_max)
+            self._made_for, self._made = number, _with_packed(payloads, columns, packed)
+        return self._made
+
+
+def _with_packed(
+    payloads: list[Any], columns: Columns, packed: list[Packed | None] | None
+) -> tuple[list[Any], list[Any] | None, list[bytes | None]]:
+    if packed is None:
+        return payloads, None, []
+    given = columns.facts.get("options")
+    blocks = given if isinstance(given, list) else [given] * len(payloads)
+    stored = [payload if made is None else made.payload for payload, made in zip(payloads, packed, strict=True)]
+    options = [
+        block if made is None else with_compression(block or b"", made.compression)
+        for block, made in zip(blocks, packed, strict=True)
+    ]
+    contents = [None if made is None else payload for payload, made in zip(payloads, packed, strict=True)]
+    return stored, contents, options
+
+
+class _NeedsColumnsError(Exception):
+    """A function of a user assigns the slices and needs to see the columns, or a channel compresses."""
 
 
 def _append_many(
@@ -196,10 +244,12 @@ def _append_many(
                 log.check_open()
                 if error.code == FUNCTION:
                     if columns is None:
-                        raise _FunctionAssignsError from None
+                        raise _NeedsColumnsError from None
                     assigned = log.assigner.assign(entering_many(held, columns))
                 elif error.code in PASSABLE:
                     wait, assigned = _make_way(log, error, timeout, wait), _unless_stale(assigned, error)
+                    if columns is None and log.packs:
+                        raise _NeedsColumnsError from None
                 else:
                     raise
     except REFUSALS as error:
@@ -227,12 +277,14 @@ def put_batch(
     if not log.is_writing:
         log.begin_writing()
     rows, mask = records.rows_of(batch), records.mask_of(keep, len(batch))
+    log.dictionaries.take(kernel.needed_dictionaries(rows), rows.dictionaries)
     wait: Wait | None = None
     assigned = log.assigner.assign(entering_batch(batch)) if log.assigner.calls else None
+    packed = records.packed_rows(log, batch, mask, passed_on=passed_on) if log.packs else None
     while True:
         try:
             slices, number = (None, 0) if assigned is None else (assigned.slices, assigned.number)
-            first, stored, outcomes = log.kernel.put_records(rows, mask, *log.now(), slices, number, passed_on)
+            first, stored, outcomes = log.kernel.put_records(rows, mask, *log.now(), slices, number, passed_on, packed)
             break
         except kernel.KernelError as error:
             log.check_open()
@@ -240,6 +292,8 @@ def put_batch(
                 assigned = log.assigner.assign(entering_batch(batch))
             elif error.code in PASSABLE:
                 wait, assigned = _make_way(log, error, timeout, wait), _unless_stale(assigned, error)
+                if error.code in SLICES:
+                    packed = records.packed_rows(log, batch, mask, passed_on=passed_on) if log.packs else None
             else:
                 raise records.explain_records(error, log.path, batch, log.config) from None
     products = stored if outcomes is None else len(outcomes)

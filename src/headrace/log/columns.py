@@ -85,13 +85,16 @@ class Columns(msgspec.Struct, frozen=True):
     ident: str | list[str]
     facts: dict[str, Any]  # by name; a fact that was not given is left out
 
-    def arguments(self, now_ns: int, boot_ns: int, assigned: int = 0) -> tuple[Any, ...]:
+    def arguments(
+        self, now_ns: int, boot_ns: int, assigned: int = 0, contents: list[Any] | None = None
+    ) -> tuple[Any, ...]:
         """In the order in which the kernel takes them, for a batch that is stored at these times.
 
-        `assigned` is the number of the channels for which functions of users have assigned its slices.
+        `assigned` is the number of the channels for which functions of users have assigned its slices. `contents`
+        are the payloads as they were before they were compressed.
         """
         facts = {"priority": _DEFAULT_PRIORITY, **self.facts}
-        return (self.feed, self.ident, *map(facts.get, FACTS), now_ns, boot_ns, assigned)
+        return (self.feed, self.ident, *map(facts.get, FACTS), now_ns, boot_ns, assigned, contents)
 
 
 def columns_of(count: int, feed: Texts, ident: Texts, facts: PutColumns) -> Columns:

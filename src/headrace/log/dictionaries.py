@@ -2,7 +2,7 @@
 
     dictionaries/3f2a91c0.dictionary    one dictionary, in the form that also travels between sites
 
-    magic 8 B · version u16 · feed bytes u16 · dictionary bytes u32 · BLAKE3 of all that follows 32 B · feed · dictionary
+    magic 8 B · version u16 · feed bytes u16 · dictionary bytes u32 · BLAKE3 of the rest 32 B · feed · dictionary
 
 A dictionary never changes, and its number is computed from its content: the first bytes of a hash, placed in the range
 that zstd leaves to private dictionaries. A compressed product names its dictionary by that number. A file with another
@@ -19,7 +19,7 @@ Not here: training (payload/compression/training.py), and the expansion itself (
 import os
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from blake3 import blake3
 from headrace.errors import DictionaryError, HeadraceError, OptionError
 from headrace.log.explain import explain_os_error
 from headrace.log.seams import Disk, Storage
+from headrace.product.expansion import DictionarySource
 from headrace.product.feed import FeedPattern
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ def decode_dictionary(data: bytes, number: int) -> Dictionary:
     if version != _VERSION:
         raise _invalid(number, f"it has version {version}, and this Headrace knows {_VERSION}")
     body = data[_HEAD.size :]
-    if len(body) != feed_bytes + content_bytes or content_bytes > DICTIONARY_BYTES_MAX or blake3(body).digest() != digest:
+    is_whole = len(body) == feed_bytes + content_bytes and content_bytes <= DICTIONARY_BYTES_MAX
+    if not is_whole or blake3(body).digest() != digest:
         raise _invalid(number, "its size or its hash is wrong")
     content = body[feed_bytes:]
     if content[:4] != _ZSTD_MAGIC or int.from_bytes(content[4:8], "little") != number or _number_of(content) != number:
@@ -147,12 +149,21 @@ class Dictionaries:
             found = self._known[number] = decode_dictionary(data, number)
         return found
 
-    def content(self, number: int) -> bytes:
-        """For the kernel: what zstd needs; DictionaryError if the queue lacks it."""
+    def need(self, number: int) -> Dictionary:
+        """As `get`; DictionaryError if the queue lacks it."""
         found = self.get(number)
         if found is None:
             raise missing(number, str(self._folder.parent))
-        return found.content
+        return found
+
+    def take(self, numbers: Iterable[int], source: DictionarySource | None) -> None:
+        """After return, the queue has these dictionaries, those that it lacked from `source`; or DictionaryError."""
+        for number in numbers:
+            if self.get(number) is None:
+                found = None if source is None else source.need(number)
+                if not isinstance(found, Dictionary):
+                    raise missing(number, str(self._folder.parent))
+                self.add(found)
 
     def add(self, dictionary: Dictionary) -> None:
         """After return, the queue has the dictionary for good. DictionaryError if it has another of that number."""
@@ -213,9 +224,6 @@ def missing(number: int, where: str) -> DictionaryError:
         f"{where} lacks dictionary {name_of(number)}, with which a product is compressed",
         f"copy {FOLDER}/{name_of(number)}.dictionary from the queue that the product came from",
     )
-
-
-Find = Callable[[int], bytes]  # the content of a dictionary by its number
 
 
 def zstd_dictionary(content: bytes) -> "zstandard.ZstdCompressionDict":

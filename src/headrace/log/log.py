@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -33,7 +34,7 @@ from headrace.log.follow import Follower
 from headrace.log.place import check_place
 from headrace.log.read import NO_LIMIT, Allowed, Read, Reader, Start, check_limit, resolve_start
 from headrace.log.reading import Reading
-from headrace.log.seams import Assigner, Clock, Disk, Gate, Resident, Storage, Timeout
+from headrace.log.seams import Assigner, Clock, Disk, Gate, Packed, Packer, Resident, Storage, Timeout
 from headrace.log.statistics import Statistics, gather
 from headrace.log.weights import RowCounts, Weights, count_rows, weigh
 from headrace.product.batch import Batch
@@ -52,6 +53,7 @@ class Log:
 
     gate: Gate  # what may make appends wait; the queue that joins the parts sets both before the first put
     assigner: Assigner  # what gives products their slices
+    packer: Packer  # what compresses them
 
     def __init__(
         self, path: Path, residents: Sequence[Resident], *, clock: Clock | None = None, storage: Storage | None = None,
@@ -72,10 +74,13 @@ class Log:
         self._presence = Presence(self.kernel)
         self.cursor_file = CursorFile(self.path / "cursors")
         self.dictionaries = Dictionaries(self.path, self.storage)  # of compressed products
+        self.kernel.dictionaries = self.dictionaries
+        self.packs = False  # a channel compresses, as far as is known here
         self._flusher: Flusher | None = None
         self._closed = False
         self.is_writing = False  # this process has put something
-        self.is_plain = False  # a put without optional facts may go straight to the kernel
+        self.is_quick = False  # a product without optional facts may go straight to the kernel, unless it is compressed
+        self.is_plain = False  # and none is
         _opened.add(self)
 
     @property
@@ -97,7 +102,22 @@ class Log:
         if self._config.durability == "process":
             self.keep_positions()
         self.is_writing = True
-        self.is_plain = self.clock is None and not self.is_disk
+        self.is_quick = self.clock is None and not self.is_disk
+        self.is_plain = self.is_quick and not self.packs
+
+    def set_packs(self, packs: bool) -> None:
+        """Whether any channel compresses. Then a put must ask first."""
+        self.packs = packs
+        self.is_plain = self.is_quick and not packs
+
+    def pack(self, payload: Any, feed: str) -> Packed | None:
+        """The product as it is to be stored; None: as it is."""
+        return self.packer.pack(payload, feed, self.expanded_bytes_max)
+
+    @property
+    def expanded_bytes_max(self) -> int:
+        """The largest payload that is stored compressed."""
+        return min(self.kernel.payload_bytes_max, kernel.EXPANDED_BYTES_MAX)
 
     def now(self) -> tuple[int, int]:
         """The time, and the elapsed time, by the clock that was given; zeros if there is none."""
@@ -380,6 +400,7 @@ class Log:
         """Walk all files and list every inconsistency. May run while others write."""
         self.check_open()
         findings = check_queue(self.path, read_config(self.path), self.kernel, self.cursor_file, progress)
+        findings += [Finding(str(file), fault) for file, fault in self.dictionaries.faults()]
         for resident in self._residents:
             findings += [
                 Finding(str(self.path / resident.file), told) for told in resident.check(self.kernel, self.path)
@@ -393,7 +414,7 @@ class Log:
         if self._closed:
             return
         self._closed = True
-        self.is_writing = self.is_plain = False
+        self.is_writing = self.is_quick = self.is_plain = False
         _opened.discard(self)
         if self._flusher is not None:
             self._flusher.close()
@@ -462,7 +483,7 @@ class Log:
         os.close(self._presence_fd)
         self._presence_fd = self._child_fd
         self._flusher = None
-        self.is_writing = self.is_plain = False
+        self.is_writing = self.is_quick = self.is_plain = False
         self._presence = Presence(self.kernel)
 
 

@@ -26,11 +26,14 @@ from headrace.log.config import QueueConfig
 from headrace.log.explain import explain
 from headrace.product.batch import Batch, rows_behind
 from headrace.product.feed import check_feed
+from headrace.product.options import with_compression
 from headrace.product.put import check_origin
 from headrace.units import format_size
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from headrace.log.log import Log
 
 _CODES = kernel.CODES
 
@@ -81,6 +84,30 @@ def mask_of(keep: Any, products: int) -> npt.NDArray[np.uint8] | None:
     if mask.shape != (products,):
         raise OptionError(f"keep has {mask.size} values for {products} products", "give one for each")
     return mask
+
+
+def packed_rows(
+    log: "Log", batch: Batch, mask: npt.NDArray[np.uint8] | None, *, passed_on: bool
+) -> dict[int, tuple[bytes, bytes]] | None:
+    """Of products that are put as they are: those that a channel of this queue compresses, with all of their options.
+
+    A product that came compressed stays as it is. `passed_on`: it may be passed on once less.
+    """
+    columns, rows = batch.columns, rows_of(batch)
+    feeds = {int(number) for number in np.unique(columns["feed"])}
+    compressed = [number for number in feeds if log.packer.packs(batch.names[number])]
+    if not compressed:
+        return None
+    wanted = np.isin(columns["feed"], compressed) & (columns["form"] == 0)
+    if mask is not None:
+        wanted &= mask != 0
+    made = {}
+    for place in np.flatnonzero(wanted).tolist():
+        packed = log.pack(rows.view(place), batch.feed(place))
+        if packed is not None:
+            options = with_compression(rows.options(place), packed.compression, hops_less=int(passed_on))
+            made[place] = (packed.payload, options)
+    return made or None
 
 
 def explain_records(error: kernel.KernelError, path: Path, batch: Batch, config: QueueConfig) -> Exception:

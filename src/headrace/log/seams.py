@@ -4,9 +4,11 @@
     Storage    how files become durable; tests pass `headrace.testing.PowerCut`
     Gate       what may make an append wait: a blocking station that is full
     Assigner   what gives products their slices: the terms of channels
+    Packer     what compresses products: the terms of channels
     Resident   what else has files in the queue's directory: stations and channels
 
-The log knows neither stations nor channels; `queue/queue.py` joins the parts through `Gate`, `Assigner` and `Resident`.
+The log knows neither stations nor channels; `queue/queue.py` joins the parts through `Gate`, `Assigner`,
+`Packer` and `Resident`.
 """
 
 import os
@@ -15,12 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.kernel import _kernel as kernel
+from headrace.product.options import Compression
 from headrace.product.product import Product
 from headrace.units import parse_age
 
@@ -125,6 +128,29 @@ class Assigner(Protocol):
 
     def assign(self, entering: Entering) -> Assigned:
         """Call the functions of users."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A payload as it is to be stored, and what its record says of that."""
+
+    payload: bytes
+    compression: Compression
+
+
+class Packer(Protocol):
+    """What compresses products that enter the log, before any lock is taken."""
+
+    def packs(self, feed: str) -> bool:
+        """Whether products of this feed are compressed."""
+
+    def pack(self, payload: Any, feed: str, bytes_max: int) -> Packed | None:
+        """The product as it is to be stored; None: as it is. One above `bytes_max` is refused anyway."""
+
+    def pack_many(
+        self, payloads: Sequence[Any], feeds: str | Sequence[str], bytes_max: int
+    ) -> list[Packed | None] | None:
+        """As `pack`, for many; None if all are to be stored as they are."""
 
 
 class Resident(Protocol):

@@ -9,7 +9,7 @@ changes what the payload means: a reader that does not know it must not use the 
 """
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.errors import OptionError
 
@@ -17,6 +17,7 @@ BLOCK_BYTES_MAX = 4096
 MUST_KNOW = 128  # from this type on
 TRANSFER_BYTES = 16
 SIGNATURE_BYTES = 64
+CODEC_ZSTD = 1
 _BOUND, _REPLAY, _HOPS, _SIGNED, _COMPRESSION, _FRAGMENT = 1, 2, 3, 4, 128, 129
 _KNOWN = (_BOUND, _REPLAY, _HOPS, _SIGNED, _COMPRESSION, _FRAGMENT)
 _NUMBER = struct.Struct("<I")
@@ -175,5 +176,18 @@ def check_options(block: bytes) -> bytes:
     """Return a block that came from elsewhere if it is one of options."""
     if len(block) > BLOCK_BYTES_MAX:
         raise OptionError(f"the options take {len(block)} bytes, more than {BLOCK_BYTES_MAX}", "leave some out")
-    decode_options(block)
+    if decode_options(block).compression is not None:
+        raise OptionError("the options say that a payload is compressed", "give it as it is: channels compress")
     return block
+
+
+def with_compression(block: bytes, compression: Compression, hops_less: int = 0) -> bytes:
+    """The block of a product that is now stored compressed, and may be passed on less often."""
+    options = decode_options(block)
+    hops = None if options.hops is None else max(0, options.hops - hops_less)
+    return encode_options(replace(options, compression=compression, hops=hops))
+
+
+def without_compression(options: Options) -> Options:
+    """The options of a product whose payload is at hand as it was put."""
+    return options if options.compression is None else replace(options, compression=None)

@@ -21,7 +21,7 @@ import msgspec
 
 from headrace.errors import OptionError
 from headrace.product.options import BLOCK_BYTES_MAX as OPTIONS_BYTES_MAX
-from headrace.product.options import Options, check_options, encode_options
+from headrace.product.options import Options, check_options, encode_options, without_compression
 from headrace.product.product import NO_SLICE, PRIORITY_DEFAULT, PRIORITY_MAX, SLICE_MAX
 from headrace.product.properties import BLOCK_BYTES_MAX, PropertyValue, check_block, encode_properties
 from headrace.units import parse_age, parse_time
@@ -192,7 +192,7 @@ def options_block(options: Any) -> bytes:
     """The options, encoded."""
     if not isinstance(options, Options):
         raise OptionError(f"options {options!r} are not Options", "give headrace.product.options.Options(…)")
-    return encode_options(options)
+    return encode_options(without_compression(options))
 
 
 def check_bound(created: Any, options: bytes) -> None:

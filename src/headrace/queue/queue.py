@@ -18,9 +18,11 @@ from typing import Any, Unpack
 
 from headrace.channel.assigner import ChannelAssigner
 from headrace.channel.channel import Channel, list_channels, open_channel
+from headrace.channel.compression import LEVEL_DEFAULT
 from headrace.channel.document import ChannelFiles
 from headrace.channel.qos import ChannelOptions
-from headrace.errors import BlockedError, HeadraceError, NotAQueueError, QueueExistsError
+from headrace.channel.subtree import Subtree
+from headrace.errors import BlockedError, HeadraceError, NotAQueueError, OptionError, QueueExistsError
 from headrace.kernel import _kernel as kernel
 from headrace.log import append
 from headrace.log.append import Duplicate, Receipt
@@ -51,6 +53,8 @@ from headrace.log.repair import repair_queue
 from headrace.log.seams import Clock, Storage, Timeout
 from headrace.log.statistics import Statistics, table_of_queue
 from headrace.log.weights import Weights
+from headrace.payload.compression.packing import ChannelPacker
+from headrace.payload.compression.training import SAMPLES_DEFAULT, SIZE_DEFAULT, Training, train
 from headrace.product.batch import Batch
 from headrace.product.product import PRIORITY_DEFAULT
 from headrace.product.put import OtherFacts, PutFacts, check_origin, put_of
@@ -92,7 +96,10 @@ class Queue:
         saved_by = None if self._log.config.durability == "memory" else self._log.storage
         self._stations = Stations(self._log.kernel, self._log.path, saved_by, clock, named)
         self._log.gate = StationGates(self._stations)
-        self._log.assigner = self._assigner = ChannelAssigner(self._log.kernel, self._log.path, named)
+        packer = ChannelPacker(self._log.dictionaries, str(path), self._log.set_packs)
+        self._log.packer = packer
+        self._assigner = ChannelAssigner(self._log.kernel, self._log.path, named, packer.set_channels)
+        self._log.assigner = self._assigner
         self.path = self._log.path
 
     @property
@@ -233,6 +240,28 @@ class Queue:
         `keep`. `timeout` is as for `put`.
         """
         return append.put_batch(self._log, batch, keep, timeout)
+
+    def train_dictionary(
+        self, feed: str, *, products: int = SAMPLES_DEFAULT, size: int | str = SIZE_DEFAULT,
+        level: int = LEVEL_DEFAULT,
+    ) -> Training:  # fmt: skip
+        """Train a dictionary with the newest products of a feed, and store it with the queue.
+
+        Name it in the terms of a channel: `channel.change(compress="zstd", dictionary=training.dictionary.name)`. It
+        has at most `size` bytes. DictionaryError if the products are too few, or have nothing in common.
+        """
+        if products < 1:
+            raise OptionError(f"products {products} is out of range", "give the number of products to train with")
+        subtree = Subtree.of(feed).pattern
+        selection, span = Selection(feed=subtree), products
+        start = max(self.oldest, self.next - span)
+        while start > self.oldest and self._log.count(start, self.next, selection).products < products:
+            span *= 2
+            start = max(self.oldest, self.next - span)
+        payloads = (product.payload for product in self.read(start, selection, limit=products))
+        training = train(payloads, subtree, size=parse_size(size), level=level)
+        self._log.dictionaries.add(training.dictionary)
+        return training
 
     def flush(self) -> None:
         """Return when everything put so far survives a power failure."""

@@ -121,7 +121,7 @@ class Examiner:
         if rows_of(batch).bytes + len(batch) * _OVERHEAD_MAX <= PAGE_BYTES_MAX:
             return None
         columns = batch.columns
-        sizes = columns["payload"] - columns["record"] + columns["payload_bytes"]
+        sizes = np.frombuffer(rows_of(batch).record_sizes(), np.uint64)
         over = np.flatnonzero(np.cumsum((sizes + _ALIGNMENT) & ~_ALIGNMENT) > PAGE_BYTES_MAX)
         return int(columns["sequence"][over[0]]) if len(over) else None
 

@@ -42,6 +42,8 @@ poll = "64s"                            # how often each server is asked
 #feed = "wx/surface/**"
 #slices = 256                           # the stream is cut into so many slices, for processing nodes
 #assign = "property:station"            # what gives each product its slice
+#compress = "zstd"                      # products are compressed where they enter the queue; "zstd:9": smaller
+#dictionary = "3f2a91c0"                # for small ones, from headrace queue train
 
 #[[channel]]
 #name = "radar"

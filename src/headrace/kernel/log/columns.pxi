@@ -77,7 +77,11 @@ cdef tuple gather_payloads(Rows rows, bint wide):
     data = PyBytes_AS_STRING(data_bytes)
     with nogil:
         for i in range(rows.count):
-            memcpy(data, <void *>rows.refs[i].payload, rows.refs[i].payload_bytes)
+            if rows.refs[i].form == FORM_PLAIN:
+                memcpy(data, <void *>rows.refs[i].payload, rows.refs[i].payload_bytes)
+            else:
+                with gil:
+                    expand_into(rows, i, data)
             data += rows.refs[i].payload_bytes
     return offsets_bytes, data_bytes
 
@@ -143,7 +147,11 @@ cdef tuple gather_texts(Rows rows, const uint8_t[::1] wanted):
             if offsets[IDENT] != NULL:
                 memcpy(data[IDENT] + offsets[IDENT][i], text, ref.ident_bytes)
             if offsets[PAYLOAD] != NULL:
-                memcpy(data[PAYLOAD] + offsets[PAYLOAD][i], <void *>ref.payload, ref.payload_bytes)
+                if ref.form == FORM_PLAIN:
+                    memcpy(data[PAYLOAD] + offsets[PAYLOAD][i], <void *>ref.payload, ref.payload_bytes)
+                else:
+                    with gil:
+                        expand_into(rows, i, data[PAYLOAD] + offsets[PAYLOAD][i])
     return tuple(columns)
 
 

@@ -15,6 +15,7 @@ cdef class Log:
     cdef readonly list names         # number -> text; numbers below ORIGINS_MAX are origins
     cdef object gate_owners          # what the gates point into
     cdef object slicing_owners       # the counters that the slicings point into
+    cdef public object dictionaries  # of compressed products (product/expansion.py)
 
     def __cinit__(self):
         self.store = <Store *>allocate_zeroed(1, sizeof(Store))
@@ -95,6 +96,11 @@ cdef class Log:
     def look_for_place(self, bint always=True):
         """0 if the queue is where it was opened, or a negative code. Not `always`: at most every 10 ms."""
         return check_place(self.store, 0 if always else clock_ns(CLOCK_MONOTONIC), always)
+
+    @property
+    def payload_bytes_max(self):
+        """The largest payload that the queue takes."""
+        return payload_bytes_max(self.store)
 
     @property
     def queue_fd(self):
@@ -226,15 +232,17 @@ cdef class Log:
         return put_many_plain(self, payloads, feed, ident, priority, slices)
 
     def put_records(self, Rows rows not None, const uint8_t[::1] mask, uint64_t now_ns, uint64_t boot_ns,
-                    const uint16_t[::1] slices=None, uint64_t assigned=0, bint passed_on=False):
+                    const uint16_t[::1] slices=None, uint64_t assigned=0, bint passed_on=False,
+                    dict packed=None):
         """Append the records of these rows as they are, all or none; what `put_many` returns.
 
         Rows whose byte in `mask` is 0 are left out, also from the result. New feeds and origins are added. A record
         without a signature gets one of the kind of this queue, and one in a channel with slices gets a slice of this
         queue. `slices`, one for each row, and `assigned` are as for `put`. `passed_on`: by another site, so that the
-        number of hops in their options falls by one.
+        number of hops in their options falls by one. `packed` has, by its place, a row's payload in another form, and
+        all options of that row.
         """
-        return put_rows(self, rows, mask, now_ns, boot_ns, slices, assigned, passed_on)
+        return put_rows(self, rows, mask, now_ns, boot_ns, slices, assigned, passed_on, packed)
 
     # --- time -------------------------------------------------------------------------------------
 

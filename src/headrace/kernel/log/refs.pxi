@@ -34,7 +34,7 @@ cdef packed struct Ref:              # 120 bytes: one product as the Batch sees 
     uint16_t revisions
     uint32_t ticket
     uint16_t options_bytes
-    uint16_t reserved
+    uint16_t form                    # of the payload: plain, or one that is expanded; expand.pxi
 
 cdef Ref ref_shape                   # never read: only its addresses are compared
 REF_BYTES = sizeof(Ref)
@@ -59,6 +59,7 @@ REF_FIELDS = {                       # field of a Ref: (offset, bytes); product/
     "origin_bytes": (<char *>&ref_shape.origin_bytes - <char *>&ref_shape, sizeof(ref_shape.origin_bytes)),
     "segment": (<char *>&ref_shape.segment - <char *>&ref_shape, sizeof(ref_shape.segment)),
     "options_bytes": (<char *>&ref_shape.options_bytes - <char *>&ref_shape, sizeof(ref_shape.options_bytes)),
+    "form": (<char *>&ref_shape.form - <char *>&ref_shape, sizeof(ref_shape.form)),
     "signature": (<char *>&ref_shape.signature - <char *>&ref_shape, sizeof(ref_shape.signature)),
     "slot": (<char *>&ref_shape.slot - <char *>&ref_shape, sizeof(ref_shape.slot)),
     "deliveries": (<char *>&ref_shape.deliveries - <char *>&ref_shape, sizeof(ref_shape.deliveries)),
@@ -174,6 +175,9 @@ cdef void fill_ref(Ref *ref, Record *record, uint16_t origin) noexcept nogil:
     ref.feed_bytes = record.feed_bytes
     ref.origin_bytes = record.origin_bytes
     ref.options_bytes = options_bytes(record)
+    ref.form = FORM_PLAIN
+    if ref.options_bytes:
+        fill_form(ref)
     ref.expires_ns = 0
     if record.flags & RECORD_EXPIRES:
         memcpy(&ref.expires_ns, <char *>record + RECORD_HEADER + record.feed_bytes

@@ -44,6 +44,10 @@ cdef class Rows:
     cdef readonly uint64_t next      # where the next scan begins
     cdef readonly uint64_t bytes     # payload bytes of the rows
     cdef readonly object damage      # (sequence, segment file) that ended the scan, or None
+    cdef uint64_t bytes_limit        # of the pick
+    cdef object lent                 # without a log: where its dictionaries are (product/expansion.py); or None
+    cdef bytes expanded              # the payload that was expanded last, and the place of its row
+    cdef size_t expanded_place
 
     def __cinit__(self, Log log):
         self.log = log
@@ -74,6 +78,15 @@ cdef class Rows:
         """(scanned, filtered, deleted, damaged, expired) rows so far."""
         return (self.picked.scanned, self.picked.filtered, self.picked.deleted,
                 self.picked.damaged, self.picked.expired)
+
+    @property
+    def dictionaries(self):
+        """Where the dictionaries of compressed rows are (product/expansion.py); None if that is not known."""
+        return self.lent if self.log is None else self.log.dictionaries
+
+    def lend(self, dictionaries):
+        """Rows without a log: say where their dictionaries are."""
+        self.lent = dictionaries
 
     cdef uint64_t now(self) noexcept:
         """The time by which rows expire: that of the site, or of the system if the records lie in a buffer."""
@@ -265,7 +278,7 @@ cdef class Rows:
         ref.feed = row.feed
         ref.segment = self.pinned_count - 1
         fill_ref(ref, <Record *>(mapping.base + <uint64_t>row.offset * 8), row.origin)
-        self.bytes += row.payload_bytes
+        self.bytes += ref.payload_bytes
         return 0
 
     def pick(self, uint64_t start, size_t limit, uint64_t bytes_limit, uint64_t stop,
@@ -279,6 +292,7 @@ cdef class Rows:
         if self.log is None:
             raise ValueError("rows without a log")
         self.next = start
+        self.bytes_limit = bytes_limit
         with nogil:
             outcome = self.pick_all(limit, bytes_limit, stop, wanted)
         if too_many_maps(self.log.store):
@@ -306,20 +320,28 @@ cdef class Rows:
     def verify(self, size_t begin, uint64_t now_ns):
         """Verify and fill the rows from place `begin` on, and drop expired ones. Rows of a buffer are verified already.
 
-        A record with a wrong checksum ends the rows; `damage` names it.
+        A record with a wrong checksum ends the rows; `damage` names it. Compressed rows now count with the size of
+        their payload, so the rows also end where that exceeds the limit of the pick.
         """
         cdef size_t i, kept = begin
+        cdef uint64_t total = 0
+        cdef bint grown = False, full = False
         cdef Ref *ref
         cdef Mapping *mapping
         cdef Row row
         cdef bint sound = True, from_log = self.log is not None
         if now_ns == 0:
             now_ns = self.now()
+        for i in range(begin):
+            total += self.refs[i].payload_bytes
         with nogil:
             for i in range(begin, self.count):
                 if i + 8 < self.count:
                     prefetch(<void *>self.refs[i + 8].record)
                 ref = &self.refs[i]
+                full = grown and total >= self.bytes_limit
+                if full:
+                    break
                 if from_log:
                     mapping = self.pinned[ref.segment]
                     load_row(mapping, ref.sequence - self.pinned_first[ref.segment], &row)
@@ -327,13 +349,22 @@ cdef class Rows:
                     if not sound:
                         break
                     fill_ref(ref, <Record *>ref.record, row.origin)
+                    if ref.form != FORM_PLAIN:
+                        self.bytes += ref.payload_bytes
+                        self.bytes -= row.payload_bytes
+                        grown = True
                 if ref.expires_ns != 0 and ref.expires_ns <= now_ns:
                     self.picked.expired += 1
                     self.bytes -= ref.payload_bytes
                     continue
+                total += ref.payload_bytes
                 if kept != i:
                     self.refs[kept] = ref[0]
                 kept += 1
+        if full:
+            self.next = self.refs[i].sequence
+        if grown:
+            self.bytes = total
         if not sound:
             self.next = self.refs[i].sequence
             self.damage = (self.next, self.pinned[self.refs[i].segment].file)
@@ -385,6 +416,7 @@ cdef class Rows:
         cdef size_t i, count = places.shape[0]
         cdef Ref *ref
         chosen.whole, chosen.texts, chosen.next, chosen.leased_by = self, self.texts, self.next, self.leased_by
+        chosen.lent = self.lent
         chosen.reserve(count)
         for i in range(count):
             if places[i] >= self.count:
@@ -397,7 +429,10 @@ cdef class Rows:
         return chosen
 
     def view(self, size_t place):
-        cdef View view = View.__new__(View)
+        cdef View view
+        if self.refs[place].form != FORM_PLAIN:
+            return view_expanded(self, place)
+        view = View.__new__(View)
         view.rows = self
         view.base = <char *>self.refs[place].payload
         view.size = self.refs[place].payload_bytes
@@ -452,6 +487,14 @@ cdef class Rows:
         """The record of one row, as it is in the log."""
         return PyBytes_FromStringAndSize(
             <char *>self.refs[place].record, record_bytes(<Record *>self.refs[place].record))
+
+    def record_sizes(self):
+        """The bytes of each record, as unsigned 64-bit numbers."""
+        cdef size_t i
+        sizes = PyBytes_FromStringAndSize(NULL, self.count * 8)
+        for i in range(self.count):
+            (<uint64_t *>PyBytes_AS_STRING(sizes))[i] = record_bytes(<Record *>self.refs[i].record)
+        return sizes
 
     def gather_records(self, const uint32_t[::1] places=None):
         """The records at these places, or all, one after the other, each padded with zeros to a multiple of 8."""

@@ -20,6 +20,7 @@ cdef enum:
     WRONG_NAME = 13
     WRONG_NAMES = 14
     WRONG_OPTIONS = 15
+    WRONG_COMPRESSION = 16
     NEW_FEED = 21                    # not an error: a name that is new in this buffer
     NEW_ORIGIN = 22
     SEEN_MAX = 8192
@@ -41,6 +42,7 @@ WRONG = {
     WRONG_NAME: "its feed or origin is not a valid name",
     WRONG_NAMES: "there are too many feeds or origins",
     WRONG_OPTIONS: "its options are malformed",
+    WRONG_COMPRESSION: "its payload does not expand to the size that it says, or to too large a one",
 }
 
 cdef const uint64_t SIGN_BITS = 0x8080808080808080
@@ -168,6 +170,7 @@ cdef int wrong_record(const char *where, uint64_t left) noexcept nogil:
     """What is wrong with the record in the next `left` bytes, apart from its names; 0 nothing."""
     cdef Record *record = <Record *>where
     cdef uint64_t body, size
+    cdef int wrong
     if left < RECORD_HEADER:
         return WRONG_SHORT
     if record.magic != RECORD_MAGIC:
@@ -182,7 +185,8 @@ cdef int wrong_record(const char *where, uint64_t left) noexcept nogil:
         return WRONG_CHECKSUM
     if not is_zero(where + size, rounded(size, 8) - size):
         return WRONG_PADDING
-    return wrong_field(record, body)
+    wrong = wrong_field(record, body)
+    return WRONG_COMPRESSION if wrong == 0 and wrong_compression(record, body) else wrong
 
 
 cdef inline bint same_text(Seen *seen, const char *text, uint32_t size) noexcept nogil:
@@ -236,7 +240,7 @@ cdef int read_on(Rows rows, Reading *reading) noexcept nogil:
         fill_ref(ref, record, <uint16_t>reading.last[1].number)
         ref.sequence = record.origin_sequence
         ref.feed = reading.last[0].number
-        rows.bytes += record.payload_bytes
+        rows.bytes += ref.payload_bytes
         reading.offset += rounded(ref_bytes(ref), 8)
     return 0
 

@@ -174,8 +174,29 @@ cdef sign_items(Store *store, Putting *putting):
             sign(store, &putting.items[i])
 
 
+cdef int pack_items(Putting *putting, dict packed) except -1:
+    """Store some rows with another form of their payload, and the options that say so; both live in `packed`.
+
+    The signature is that of the payload as it came.
+    """
+    cdef bytes payload, options
+    cdef size_t row, i = 0
+    cdef Item *item
+    for row in range(putting.place):
+        if putting.mask != NULL and not putting.mask[row]:
+            continue
+        if row in packed:
+            payload, options = packed[row]
+            item = &putting.items[i]
+            item.record = NULL                   # written anew, from its parts
+            item.payload, item.payload_bytes = PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload)
+            item.options, item.options_bytes = PyBytes_AS_STRING(options), <uint16_t>PyBytes_GET_SIZE(options)
+        i += 1
+    return 0
+
+
 cdef put_rows(Log log, Rows rows, const uint8_t[::1] mask, uint64_t now_ns, uint64_t boot_ns,
-              const uint16_t[::1] slices, uint64_t assigned, bint passed_on):
+              const uint16_t[::1] slices, uint64_t assigned, bint passed_on, dict packed):
     """What `Log.put_records` says."""
     cdef Store *store = log.store
     cdef list names = rows.names
@@ -212,6 +233,8 @@ cdef put_rows(Log log, Rows rows, const uint8_t[::1] mask, uint64_t now_ns, uint
         spread = assign_slices(log, putting.items, putting.count, assigned)
         if putting.unsigned_count and store.control.signature_kind != SIGNATURE_NONE:
             sign_items(store, &putting)
+        if packed is not None:
+            pack_items(&putting, packed)
         return append_many(log, putting.items, putting.count, now_ns, boot_ns, spread)
     finally:
         free(putting.ids)

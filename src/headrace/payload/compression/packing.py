@@ -55,6 +55,10 @@ class ChannelPacker:
             raise missing(coder, self._where)
         return coder
 
+    def packs(self, feed: str) -> bool:
+        """Whether a channel compresses products of this feed."""
+        return self._coder_of(feed) is not None
+
     def pack(self, payload: Any, feed: str, bytes_max: int) -> Packed | None:
         """The product as it is to be stored; None: as it is. DictionaryError if the channel's dictionary is missing.
 

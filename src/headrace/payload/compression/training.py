@@ -1,13 +1,13 @@
 """Training: a dictionary from products of a queue.
 
-Small products have little to gain from themselves: a bulletin of 200 bytes repeats hardly anything within it, and nearly
-everything that the last thousand bulletins said. A dictionary has that in common, once. It is trained with half of a
-sample of the products, and tried with the other half, so that what it saves is a fact about products that it has not
-seen.
+A bulletin of 200 bytes repeats little of itself, and much of the thousand bulletins before it. A dictionary has what
+they have in common, once. It is trained with half of a sample of the products, and tried with the other half, so
+that what it saves is a fact about products that it has not seen.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.channel.compression import LEVEL_DEFAULT
 from headrace.errors import DictionaryError, OptionError
@@ -43,7 +43,7 @@ def train(
             f"a dictionary of {format_size(size)} is out of range",
             f"choose {format_size(SIZE_MIN)} to {format_size(DICTIONARY_BYTES_MAX)}",
         )
-    samples = _sample(payloads)
+    samples: list[Any] = _sample(payloads)
     if len(samples) < SAMPLES_MIN:
         raise DictionaryError(
             f"{len(samples)} products of {feed} are too few for a dictionary", f"train with {SAMPLES_MIN} at least"
