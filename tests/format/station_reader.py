@@ -146,6 +146,10 @@ SUPPLIER: Layout = {
     "pid": (0, "Q"), "since_ns": (8, "Q"), "products": (16, "Q"), "duplicates": (24, "Q"), "rejected": (32, "Q"),
     "left_ns": (40, "Q"), "reserved": (48, "16s"),
 }  # fmt: skip
+DICTIONARY_BYTES = 48
+DICTIONARY: Layout = {
+    "magic": (0, "8s"), "version": (8, "H"), "feed_bytes": (10, "H"), "content_bytes": (12, "I"), "digest": (16, "32s"),
+}  # fmt: skip
 
 
 # --- JSON -----------------------------------------------------------------------------------------

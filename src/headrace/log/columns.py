@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import InvalidError, OptionError, PayloadError
-from headrace.product.options import Options, check_options
+from headrace.product.options import Options, check_plain
 from headrace.product.product import NO_SLICE, PRIORITY_DEFAULT, PRIORITY_MAX, SLICE_MAX
 from headrace.product.properties import PropertyValue, check_block, encode_properties
 from headrace.product.put import (
@@ -184,11 +184,11 @@ def _checked_blocks(blocks: Any, count: int) -> bytes | list[bytes]:
 
 def _checked_options(blocks: Any, count: int) -> bytes | list[bytes | None]:
     if isinstance(blocks, bytes):
-        return check_options(blocks)
+        return check_plain(blocks)
     if not isinstance(blocks, list) or not all(block is None or isinstance(block, bytes) for block in blocks):
         raise InvalidError("options are not encoded", "send one block, or one for each product")
     _check_length(blocks, count, "options")
-    return [None if block is None else check_options(block) for block in blocks]
+    return [None if block is None else check_plain(block) for block in blocks]
 
 
 def _check_bounds(facts: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ import msgspec
 
 from headrace.errors import OptionError
 from headrace.product.options import BLOCK_BYTES_MAX as OPTIONS_BYTES_MAX
-from headrace.product.options import Options, check_options, encode_options, without_compression
+from headrace.product.options import Options, check_plain, encode_options, without_compression
 from headrace.product.product import NO_SLICE, PRIORITY_DEFAULT, PRIORITY_MAX, SLICE_MAX
 from headrace.product.properties import BLOCK_BYTES_MAX, PropertyValue, check_block, encode_properties
 from headrace.units import parse_age, parse_time
@@ -107,7 +107,7 @@ def checked(put: Put) -> Put:
     if isinstance(put.expiry, str):
         expiry_of(put.expiry, 0)
     check_block(put.properties)
-    check_options(put.options)
+    check_plain(put.options)
     check_bound(put.created, put.options)
     return put
 

@@ -65,7 +65,6 @@ REF_FIELDS = {                       # field of a Ref: (offset, bytes); product/
     "deliveries": (<char *>&ref_shape.deliveries - <char *>&ref_shape, sizeof(ref_shape.deliveries)),
     "revisions": (<char *>&ref_shape.revisions - <char *>&ref_shape, sizeof(ref_shape.revisions)),
     "ticket": (<char *>&ref_shape.ticket - <char *>&ref_shape, sizeof(ref_shape.ticket)),
-    "reserved": (<char *>&ref_shape.reserved - <char *>&ref_shape, sizeof(ref_shape.reserved)),
 }
 
 cdef struct Wanted:
