@@ -1,11 +1,17 @@
 """`headrace replay`: shown, onto a feed, commanded, killed and continued."""
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import signal
 import subprocess
+import termios
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -251,3 +257,44 @@ def test_commands_that_are_none_are_refused(path: Path) -> None:
         for wrong in ("", "seek", "speed", "pause now", "speed warp", "rm -rf"):
             with pytest.raises(ValueError, match="invalid"):
                 obey(replay, wrong)
+
+
+def test_keys_on_a_terminal_and_a_bar(path: Path, target: Path) -> None:
+    sparse(path)
+    ours, theirs = pty.openpty()
+    words = [*PROGRAM, "replay", str(path), str(target)]
+    before = termios.tcgetattr(theirs)
+    process = subprocess.Popen(
+        words,
+        stdin=theirs,
+        stderr=theirs,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=partial(_take_terminal, theirs),
+    )
+    shown = b""
+    while b"1 product" not in shown:
+        shown += os.read(ours, 4096)
+    os.write(ours, b" ")
+    while b"paused" not in shown:
+        shown += os.read(ours, 4096)
+    os.write(ours, b"q")
+    drain = threading.Thread(target=_drain, args=(ours,), daemon=True)
+    drain.start()
+    out, _ = process.communicate(timeout=240)
+    assert (process.returncode, "is not complete" in out) == (0, True)
+    assert termios.tcgetattr(theirs) == before
+    os.close(theirs)
+    drain.join()
+    os.close(ours)
+
+
+def _take_terminal(terminal: int) -> None:
+    os.setsid()
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+
+
+def _drain(terminal: int) -> None:
+    with contextlib.suppress(OSError):
+        while os.read(terminal, 4096):
+            pass

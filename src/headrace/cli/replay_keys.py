@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import click
+
 from headrace.errors import HeadraceError
 from headrace.timing.replay.spacing import AS_FAST_AS_POSSIBLE, SPEED_MAX, SPEED_MIN
 
@@ -58,6 +60,7 @@ def keys(replay: "Replay") -> Iterator[None]:
     before = termios.tcgetattr(terminal)
     ended, wake = os.pipe()
     thread = threading.Thread(target=_listen, args=(replay, terminal, ended), name="headrace-keys", daemon=True)
+    click.echo(HELP, err=True)
     tty.setcbreak(terminal)
     thread.start()
     try:

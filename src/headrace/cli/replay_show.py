@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.cli.output import echo_json
 from headrace.cli.replay_control import progress_values
+from headrace.product.product import utc
 from headrace.timing.replay.spacing import speed_text
-from headrace.units import format_latency, format_time
+from headrace.units import format_count, format_latency
 
 if TYPE_CHECKING:
     from rich.progress import Task
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _LATE_S = 0.5  # less is not worth a word
 _EACH_S = 1.0
+_BAR_WIDTH = 24
 
 
 @contextmanager
@@ -58,14 +60,15 @@ def _lines(replay: "Replay") -> Iterator[None]:
 @contextmanager
 def _bar(replay: "Replay") -> Iterator[None]:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+    from rich.progress import BarColumn, Progress, ProgressColumn
+    from rich.table import Column
     from rich.text import Text
 
     class State(ProgressColumn):
         """What the replay does at this moment; it is asked whenever the bar is drawn."""
 
         def __init__(self) -> None:
-            super().__init__()
+            super().__init__(Column(no_wrap=True))
             self._rate = Rate()
 
         def render(self, task: "Task") -> Text:
@@ -76,7 +79,7 @@ def _bar(replay: "Replay") -> Iterator[None]:
             task.completed = replay.progress().fraction or 0.0
             return super().render(task)
 
-    columns = (TextColumn("{task.description}"), Done(), State())
+    columns = (Done(bar_width=_BAR_WIDTH), State())
     with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4) as progress:
         progress.add_task("replay", total=1.0)
         yield
@@ -97,10 +100,10 @@ class Rate:
 
 
 def state_text(replay: "Replay", rate: Rate) -> str:
-    """`2026-11-18T06:12:07.250Z  10x  1,204 products, 120/s  paused`."""
+    """`2026-11-18 06:12:07  10x  1,204 products  120/s  paused`."""
     now = replay.progress()
-    words = [format_time(now.time_ns) if now.time_ns else "…", speed_text(now.speed)]
-    words.append(f"{now.products:,} products, {rate.per_s(now.products):,.0f}/s")
+    words = [f"{utc(now.time_ns):%Y-%m-%d %H:%M:%S}" if now.time_ns else "…", speed_text(now.speed)]
+    words += [format_count(now.products, "product"), f"{rate.per_s(now.products):,.0f}/s"]
     if now.is_paused:
         words.append("paused")
     elif now.is_live:

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import InvalidError, OptionError, PayloadError
-from headrace.product.options import Options, check_plain
+from headrace.product.options import EncodedOptions, Options, check_plain
 from headrace.product.product import NO_SLICE, PRIORITY_DEFAULT, PRIORITY_MAX, SLICE_MAX
 from headrace.product.properties import PropertyValue, check_block, encode_properties
 from headrace.product.put import (
@@ -376,6 +376,9 @@ def _options(options: Any, count: int) -> bytes | list[bytes | None]:
     """Blocks of options: one for all, or a list of `count`."""
     if isinstance(options, Options):
         return options_block(options)
+    if isinstance(options, EncodedOptions):
+        _check_length(options, count, "options")
+        return list(options)
     column = [None if one is None else options_block(one) for one in options]
     _check_length(column, count, "options")
     return column

@@ -11,6 +11,9 @@ changes what the payload means: a reader that does not know it must not use the 
 import struct
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
+
 from headrace.errors import OptionError
 
 BLOCK_BYTES_MAX = 4096
@@ -25,6 +28,12 @@ _PAIR = struct.Struct("<QQ")
 _SIGNATURE = struct.Struct("<Q64s")
 _COMPRESSED = struct.Struct("<BII")
 _PART = struct.Struct("<16sII")
+_REPLAY_BLOCK = np.dtype(
+    [
+        ("replay", "u1"), ("replay_bytes", "u1"), ("run", "<u8"), ("sequence", "<u8"), ("hops", "u1"),
+        ("hops_bytes", "u1"), ("left", "u1"),
+    ]
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +89,21 @@ class Options:
 
 
 NO_OPTIONS = Options()
+
+
+class EncodedOptions(list[bytes]):
+    """Blocks that are known to be valid; `put_many` takes them as a column of options, and does not look into them."""
+
+
+def replay_blocks(run: int, sequences: npt.NDArray[np.uint64], hops: int | None) -> EncodedOptions:
+    """For each sequence the block of `Options(replay=Replay(run, sequence), hops=hops)`, without a call for each."""
+    blocks = np.zeros(len(sequences), _REPLAY_BLOCK)
+    blocks["replay"], blocks["replay_bytes"] = _REPLAY, _PAIR.size
+    blocks["run"], blocks["sequence"] = run, sequences
+    blocks["hops"], blocks["hops_bytes"], blocks["left"] = _HOPS, 1, hops or 0
+    size = _REPLAY_BLOCK.itemsize
+    data, used = blocks.tobytes(), size if hops is not None else size - 3
+    return EncodedOptions(data[place : place + used] for place in range(0, len(data), size))
 
 
 def encode_options(options: Options) -> bytes:

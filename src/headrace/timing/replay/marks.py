@@ -18,7 +18,7 @@ to the stored form of the original, and are left out.
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol, Unpack
@@ -33,7 +33,7 @@ from headrace.log.columns import PutColumns, Texts
 from headrace.log.seams import Timeout
 from headrace.product.batch import Batch, rows_behind
 from headrace.product.feed import check_feed
-from headrace.product.options import NO_OPTIONS, Options, decode_options
+from headrace.product.options import NO_OPTIONS, EncodedOptions, Options, decode_options, encode_options, replay_blocks
 from headrace.product.options import Replay as Mark
 from headrace.product.product import NO_SLICE
 from headrace.product.properties import decode_properties
@@ -170,12 +170,12 @@ class _Facts:
         return int(self._columns["sequence"][place])
 
     def arguments(self, begin: int, end: int) -> dict[str, Any]:
-        columns, batch, marks = self._columns[begin:end], self._batch, self._marks
+        columns, batch = self._columns[begin:end], self._batch
         slices = [None if number == NO_SLICE else number for number in columns["slice"].tolist()]
         expiry = self._expiry[begin:end]
         return {
             "payloads": [batch.payload(place) for place in range(begin, end)],
-            "feed": [marks.feed(batch.name(number)) for number in columns["feed"].tolist()],
+            "feed": self._feeds(columns),
             "ident": batch.idents[begin:end] if columns["ident_bytes"].any() else "",
             "created": columns["created_ns"],
             "priority": columns["priority"],
@@ -183,17 +183,24 @@ class _Facts:
             "properties": self._properties(begin, end) if columns["properties_bytes"].any() else None,
             "slice": slices if self.has_slices else None,
             "signature": self._signatures[begin:end],
-            "options": list(self._options(begin, end)),
+            "options": self._options(begin, end),
         }
+
+    def _feeds(self, columns: npt.NDArray[np.void]) -> list[str]:
+        numbers = columns["feed"].tolist()
+        feeds = {number: self._marks.feed(self._batch.name(number)) for number in set(numbers)}
+        return [feeds[number] for number in numbers]
 
     def _properties(self, begin: int, end: int) -> list[Any]:
         return [decode_properties(self._batch.property_block(place)) for place in range(begin, end)]
 
-    def _options(self, begin: int, end: int) -> Iterator[Options]:
-        rows, sizes = rows_behind(self._batch), self._columns["options_bytes"]
-        for place in range(begin, end):
-            original = decode_options(rows.options(place)) if sizes[place] else NO_OPTIONS
-            yield self._marks.options(original, self.sequence(place))
+    def _options(self, begin: int, end: int) -> EncodedOptions:
+        marks, rows, columns = self._marks, rows_behind(self._batch), self._columns[begin:end]
+        blocks = replay_blocks(marks.run, columns["sequence"], marks.options(NO_OPTIONS, 0).hops)
+        for index in np.flatnonzero(columns["options_bytes"]).tolist():
+            original = decode_options(rows.options(begin + index))
+            blocks[index] = encode_options(marks.options(original, self.sequence(begin + index)))
+        return blocks
 
 
 # --- signatures -------------------------------------------------------------------------------------
