@@ -15,7 +15,7 @@ import headrace.errors as errors
 def test_the_public_names_are_exactly_these() -> None:
     assert [name for name in headrace.__all__ if not name.endswith("Error")] == [
         "Batch", "Channel", "Consumer", "Cursor", "Duplicate", "Lost", "Pacer", "Product", "Queue", "Receipt",
-        "ReleaseBuffer", "Selection", "Station", "connect",
+        "ReleaseBuffer", "Selection", "Station", "connect", "joined",
     ]  # fmt: skip
     assert [name for name in headrace.__all__ if name.endswith("Error")] == [
         "AccessDeniedError", "BlockedError", "ChannelEndedError", "ChannelMissingError", "ConsumersFullError", "DiskFullError",
@@ -81,7 +81,8 @@ def test_completion_shows_what_users_need_and_nothing_else(tmp_path: Path) -> No
             "revisions scanned sequences sizes take to_arrow to_pandas to_polars"
         )
         product = (
-            "copy created created_ns expiry expiry_ns feed ident inserted inserted_ns origin origin_sequence payload "
+            "bound_ns copy created created_ns expiry expiry_ns feed ident inserted inserted_ns is_replay options origin "
+            "origin_sequence part payload "
             "previous priority properties sequence signature size slice"
         )
         assert (completion(batch[0]), completion(batch[0].copy())) == (product, product)

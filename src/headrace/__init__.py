@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         SuppliersFullError,
         TermsError,
     )
+    from headrace.payload.fragments.join import joined
     from headrace.product import Batch, Lost, Product
     from headrace.queue import Cursor, Duplicate, Queue, Receipt
     from headrace.remote import connect
@@ -65,13 +66,13 @@ __all__ = [
     "ProductDamagedError", "ProductsLostError", "Queue", "QueueBusyError", "QueueClosedError", "QueueDamagedError",
     "QueueError", "QueueExistsError", "QueueMissingError", "Receipt", "RejectedError", "ReleaseBuffer", "Selection",
     "SelectionError", "SiteUnreachableError", "Station", "StationExistsError", "StationMissingError",
-    "SuppliersFullError", "TermsError", "connect",
+    "SuppliersFullError", "TermsError", "connect", "joined",
 ]  # fmt: skip
 
 _HOMES = {
     "Batch": "product", "Channel": "channel.channel", "Consumer": "station", "Cursor": "queue", "Duplicate": "queue",
     "Lost": "product", "Pacer": "timing", "Product": "product", "Queue": "queue", "Receipt": "queue",
-    "ReleaseBuffer": "timing", "Selection": "selection", "Station": "station", "connect": "remote",
+    "ReleaseBuffer": "timing", "Selection": "selection", "Station": "station", "connect": "remote", "joined": "payload.fragments.join",
 }  # fmt: skip
 
 

@@ -66,6 +66,7 @@
     ├── TransferError                     something about a file on its way (`headrace send`, `headrace receive`)
     │   ├── NameRefusedError              a name that would lead out of the directory of the receiver, or is invalid
     │   ├── SourceChangedError            the file changed while it was sent; send it again
+    │   ├── FragmentError                 a program took a fragment for a whole product; join fragments
     │   └── TransferIncompleteError       not every receiver, or not every fragment, until the timeout
     ├── PipelineError                     something about the pipeline
     │   ├── TargetError                   an action cannot write; recovers when the cause is removed
@@ -443,6 +444,10 @@ class NameRefusedError(TransferError):
 
 class SourceChangedError(TransferError):
     """The file changed while it was sent. Recovers when it is sent again."""
+
+
+class FragmentError(TransferError):
+    """The payload of a product is a part of something larger: `headrace.joined` joins the parts."""
 
 
 class TransferIncompleteError(TransferError):

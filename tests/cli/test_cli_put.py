@@ -93,7 +93,7 @@ def test_empty_standard_input_is_an_error(run: Run, path: Path) -> None:
 
 
 def test_a_payload_that_is_too_large_is_refused_by_name(run: Run, path: Path, tmp_path: Path) -> None:
-    (tmp_path / "huge").write_bytes(bytes(2 << 20))
+    (tmp_path / "huge").write_bytes(bytes(5 << 20))
     result = run("put", path, "huge", "--feed", "x")
     assert result.exit_code == 2
     assert "headrace: huge: a payload of " in result.stderr

@@ -17,7 +17,7 @@ SHOWN = {
     "tasks/share-work.md": [" has 10 products", "nothing is parked at decode"],
     "tasks/follow-a-feed.md": ["SAUS70_KWBC_061400.txt", "a new one", "mine.queue"],
     "tasks/two-sites-with-tls.md": ["valid", "SAUS70_KWBC_061400.txt"],
-    "send.md": ["the file arrived", "results/finished.txt"],
+    "send.md": ["the file arrived", "results/finished.txt", "full disk 6000000 bytes"],
     "from-kafka.md": ["group:"],
     "from-et.md": ["hits"],
     "from-ldm.md": ["SAUS70_KWBC_061400.txt"],

@@ -158,7 +158,7 @@ _BAD = [
     ({"payload": "text"}, PayloadError, "str"),
     ({"payload": None}, PayloadError, "NoneType"),
     ({"payload": np.zeros((4, 4))[:, 1]}, PayloadError, "contiguous"),
-    ({"payload": bytes(524_289)}, PayloadTooLargeError, "quarter"),
+    ({"payload": bytes(1_048_577)}, PayloadTooLargeError, "quarter"),
     ({"priority": 8}, OptionError, "priority 8"),
     ({"priority": -1}, OptionError, "priority -1"),
     ({"priority": "high"}, OptionError, "priority"),

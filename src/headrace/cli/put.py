@@ -133,7 +133,7 @@ def put(
 def _put_whole(queue: AnyQueue, path: str, stream: IO[bytes], options: PutOptions, report: "PutReport") -> None:
     """Put the whole stream as one product; read no more than the queue accepts."""
     with _reading():
-        payload = stream.read(queue.config.payload_bytes_max + 1)
+        payload = stream.read(queue.config.put_bytes_max + 1)
     if not payload and path == STDIN:
         raise PayloadError("it is empty, nothing was put", "check the command that writes to the pipe")
     ident = options.ident_of(path, 1)

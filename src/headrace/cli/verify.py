@@ -48,7 +48,7 @@ def verify(queue_path: str, oracle_path: str, select: str | None, ident: str | N
     with open_queue(queue_path) as queue:
         for batch in read_range(queue, queue.oldest, queue.next, selection, GapReports(as_json)):
             for product in batch:
-                oracle.received(product.feed, product.ident, product.payload, _CONSUMER)
+                oracle.received(product.feed, product.ident, product.part, _CONSUMER)
     expect = None if select is None and ident is None else selection.wants_names
     verdict = oracle.verdict(_CONSUMER, expect=expect, order="feed" if order == "feed" else "total", skip_earlier=True)
     if as_json:

@@ -101,14 +101,14 @@ def show_batch(batch: "Batch", shown: int, payload: bool, as_json: bool) -> None
     for place, product in enumerate(islice(batch, shown)):
         age_s = max(0.0, (now_ns - product.inserted_ns) / 1e9)
         if as_json:
-            more: dict[str, Any] = {"payload": bytes(product.payload[:PAYLOAD_BYTES_MAX])} if payload else {}
+            more: dict[str, Any] = {"payload": bytes(product.part[:PAYLOAD_BYTES_MAX])} if payload else {}
             more |= {} if late is None else {"late": place < late}
             lines.append(json_line(product_values(product, age_s=age_s, **more)))
             continue
         line = product_text(product, age_s, product.inserted_ns if late is None else product.created_ns)
         lines.append(f"{line}  (late)" if late and place < late else line)
         if payload:
-            lines += payload_lines(product.payload)
+            lines += payload_lines(product.part)
     if lines:
         sys.stdout.write("\n".join(lines) + "\n")
         sys.stdout.flush()

@@ -63,6 +63,11 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return min(self.size // 4, PAYLOAD_MAX)
 
     @property
+    def put_bytes_max(self) -> int:
+        """A larger payload is put as fragments; all of them together are at most half of the queue."""
+        return self.size // 2
+
+    @property
     def signature_kind(self) -> int:
         """How the kernel makes the signature of a product that comes without one."""
         if self.dedup == "none":

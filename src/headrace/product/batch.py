@@ -121,7 +121,7 @@ class Batch:
 
         heads = ("sequence", "feed", "ident", "created", "size", "payload")
         rows = (
-            (each.sequence, each.feed, each.ident, each.created, each.size, payload_text(each.payload)) for each in self
+            (each.sequence, each.feed, each.ident, each.created, each.size, payload_text(each.part)) for each in self
         )
         title = f"{format_count(len(self), 'product')}{f', lost {self.lost}' if self.lost else ''}"
         return rows_table(title, heads, rows, len(self), "product")

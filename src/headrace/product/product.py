@@ -35,7 +35,7 @@ class Product(ABC):
 
     feed: str
     ident: str
-    payload: memoryview  # read-only; bytes(product.payload) copies it
+    payload: memoryview  # read-only; bytes(product.payload) copies it; FragmentError for a fragment
     sequence: int  # in the queue that it was read from
     signature: bytes  # 16 bytes that identify the content; empty without duplicate check
     origin: str  # id of the site where it was created
@@ -52,7 +52,12 @@ class Product(ABC):
     @property
     def size(self) -> int:
         """Bytes of payload."""
-        return self.payload.nbytes
+        return self.part.nbytes
+
+    @property
+    def part(self) -> memoryview:
+        """The payload, also of a product that is a fragment of something larger; `payload` refuses that."""
+        return self.payload
 
     @property
     def created(self) -> datetime:
@@ -121,6 +126,7 @@ class MadeProduct(Product):
 
 
 FIELDS = tuple(each.name for each in fields(MadeProduct))
+_COMPARED = tuple("part" if name == "payload" else name for name in FIELDS)
 
 
 def utc(nanoseconds: int) -> datetime:
@@ -130,7 +136,7 @@ def utc(nanoseconds: int) -> datetime:
 
 def values_of(product: Product) -> tuple[Any, ...]:
     """What `restore` makes the product from again; all of it can be pickled."""
-    values = [getattr(product, name) for name in FIELDS]
+    values = [getattr(product, "part" if name == "payload" else name) for name in FIELDS]
     values[2], values[-2] = bytes(values[2]), dict(values[-2])
     return tuple(values)
 
@@ -142,7 +148,7 @@ def restore(feed: str, ident: str, payload: bytes, *values: Any) -> MadeProduct:
 
 def are_equal(one: Product, other: Product) -> bool:
     """Whether both have equal values, whichever kind of product they are."""
-    return one is other or all(getattr(one, name) == getattr(other, name) for name in FIELDS)
+    return one is other or all(getattr(one, name) == getattr(other, name) for name in _COMPARED)
 
 
 def hash_of(product: Product) -> int:
@@ -150,9 +156,20 @@ def hash_of(product: Product) -> int:
     return hash((product.feed, product.ident, product.sequence, product.origin, product.origin_sequence))
 
 
+def fragment_problem(product: Product) -> tuple[str, str]:
+    """What to say to a program that takes a fragment for a whole product."""
+    part = product.options.fragment
+    assert part is not None
+    which = "the manifest" if part.number == part.count - 1 else f"fragment {part.number + 1} of {part.count - 1}"
+    return (
+        f"product {product.sequence} of feed {product.feed} is {which} of something larger: {product.ident!r}",
+        "join fragments: headrace.joined(batches); its own bytes are product.part",
+    )
+
+
 def text_of(product: Product) -> str:
     """For `repr`: what identifies the product, and the beginning of its payload."""
-    begin = bytes(product.payload[:_SHOWN_BYTES])
+    begin = bytes(product.part[:_SHOWN_BYTES])
     more = f" … {product.size:,} bytes" if product.size > _SHOWN_BYTES else ""
     return f"<Product {product.sequence} {product.feed} {product.ident!r} {begin!r}{more}>"
 
@@ -167,5 +184,5 @@ def html_of(product: Product) -> str:
         ("inserted", product.inserted), ("expiry", product.expiry), ("origin", product.origin),
         ("priority", product.priority), ("slice", product.slice), ("properties", properties or None),
         ("options", None if product.options is NO_OPTIONS else product.options),
-        ("size", f"{product.size:,} bytes"), ("payload", payload_text(product.payload)),
+        ("size", f"{product.size:,} bytes"), ("payload", payload_text(product.part)),
     ])  # fmt: skip

@@ -22,7 +22,14 @@ from headrace.channel.compression import LEVEL_DEFAULT
 from headrace.channel.document import ChannelFiles
 from headrace.channel.qos import ChannelOptions
 from headrace.channel.subtree import Subtree
-from headrace.errors import BlockedError, HeadraceError, NotAQueueError, OptionError, QueueExistsError
+from headrace.errors import (
+    BlockedError,
+    HeadraceError,
+    NotAQueueError,
+    OptionError,
+    PayloadTooLargeError,
+    QueueExistsError,
+)
 from headrace.kernel import _kernel as kernel
 from headrace.log import append
 from headrace.log.append import Duplicate, Receipt
@@ -55,6 +62,7 @@ from headrace.log.statistics import Statistics, table_of_queue
 from headrace.log.weights import Weights
 from headrace.payload.compression.packing import ChannelPacker
 from headrace.payload.compression.training import SAMPLES_DEFAULT, SIZE_DEFAULT, Training, train
+from headrace.payload.fragments.large import bytes_of, may_cut, put_cut
 from headrace.product.batch import Batch
 from headrace.product.product import PRIORITY_DEFAULT
 from headrace.product.put import OtherFacts, PutFacts, check_origin, put_of
@@ -174,6 +182,9 @@ class Queue:
             options          what Headrace itself reads: `Options(hops=0)` keeps the product at this site
 
         `timeout` is how long to wait for a blocking station that is full; by default, forever.
+
+        A payload above a quarter of the queue, up to half of it, is stored as fragments (docs/send.md), and the
+        sequence is that of their manifest. PayloadTooLargeError beyond that.
         """
         log = self._log
         if log.is_plain and (not facts or len(facts) == 1):
@@ -184,7 +195,12 @@ class Queue:
             except append.REFUSALS:
                 pass
         given: PutFacts = facts if slice is None else {**facts, "slice": slice}  # type: ignore[assignment]
-        return append.put(log, payload, feed, ident, put_of(given), timeout)
+        try:
+            return append.put(log, payload, feed, ident, put_of(given), timeout)
+        except PayloadTooLargeError:
+            if not may_cut(bytes_of(payload), log.config, given):
+                raise
+        return put_cut(self, payload, feed, ident, timeout, given)
 
     def put_many(
         self, payloads: Any, *, feed: Texts, ident: Texts = "", timeout: Timeout = None, **facts: Unpack[PutColumns]

@@ -152,7 +152,7 @@ def _refused_by_content(selection: "Selection", product: Product) -> str | None:
         return "tags"
     if compiled.where is not None and not compiled.where.test(product):
         return "where"
-    if compiled.xpath is not None and not compiled.xpath.test(product.payload):
+    if compiled.xpath is not None and not compiled.xpath.test(product.part):
         return "xpath"
     if compiled.function is not None and not compiled.function.test(product):
         return "function"

@@ -187,7 +187,7 @@ class Station:
         if row is None:
             return Parked(sequence, deliveries, False, "", "", 0)
         product = row[0]
-        return Parked(sequence, deliveries, True, product.feed, product.ident, len(product.payload))
+        return Parked(sequence, deliveries, True, product.feed, product.ident, product.size)
 
     def _one(self, sequence: int) -> Batch | None:
         """The product with this sequence, if the queue still has it."""

@@ -5,7 +5,8 @@
 # headrace.product.product says what each attribute means; a RowProduct is a Product by registration.
 
 from headrace.product.options import NO_OPTIONS, decode_options
-from headrace.product.product import Product, are_equal, hash_of, html_of, restore, text_of, utc
+from headrace.errors import FragmentError
+from headrace.product.product import Product, are_equal, fragment_problem, hash_of, html_of, restore, text_of, utc
 from headrace.product.properties import decode_properties
 
 cdef object no_properties = decode_properties(b"")
@@ -33,7 +34,17 @@ cdef class RowProduct:
 
     @property
     def payload(self):
+        if self.ref().options_bytes and self.is_fragment():
+            raise FragmentError(*fragment_problem(self))
         return self.rows.view(self.place)
+
+    @property
+    def part(self):
+        return self.rows.view(self.place)
+
+    cdef bint is_fragment(self) noexcept:
+        cdef Ref *ref = self.ref()
+        return find_option(<const uint8_t *>options_of(ref), ref.options_bytes, OPTION_FRAGMENT) is not NULL
 
     @property
     def size(self):
@@ -124,7 +135,7 @@ cdef class RowProduct:
 
     def __reduce__(self):
         return restore, (
-            self.feed, self.ident, bytes(self.payload), self.sequence, self.signature, self.origin,
+            self.feed, self.ident, bytes(self.part), self.sequence, self.signature, self.origin,
             self.origin_sequence, self.previous, self.created_ns, self.inserted_ns, self.priority, self.expiry_ns,
             self.slice, dict(self.properties), self.options)
 

@@ -294,7 +294,7 @@ class FileReceiver:
                 writes = []
                 self._take_manifest(product, mark)
             elif (wanted := self._wanted(product, mark)) is not None:
-                writes.append((wanted, mark.number, product.payload))
+                writes.append((wanted, mark.number, product.part))
             seen[product.origin] = product.origin_sequence
         self._write(writes)
         self._see(seen)
@@ -353,7 +353,7 @@ class FileReceiver:
 
     def _take_manifest(self, product: Product, mark: Mark) -> None:
         try:
-            manifest = decode_manifest(product.payload)
+            manifest = decode_manifest(product.part)
             if manifest.transfer != mark.transfer or manifest.count != mark.count:
                 raise FabricMessageError("the manifest does not belong to its product", "it is refused")
         except HeadraceError as error:

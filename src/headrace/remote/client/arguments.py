@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from headrace.errors import BatchTooLargeError, HeadraceError, OptionError, PayloadTooLargeError, SelectionError
+from headrace.errors import BatchTooLargeError, HeadraceError, OptionError, SelectionError
 from headrace.kernel import _kernel as kernel
 from headrace.log.append import distinct
 from headrace.log.columns import PutColumns, Texts, columns_of, packed, uniquely_signed
@@ -58,11 +58,6 @@ def put_call(where: Any, payload: Any, feed: Any, ident: Any, facts: PutFacts, d
         raise
     except _FAULTS as error:
         raise explain_put(error, where, PAYLOAD_MAX, payload, feed, ident) from None
-    if view.nbytes > CALL_BYTES_MAX:
-        raise PayloadTooLargeError(
-            f"a payload of {view.nbytes} bytes exceeds the {format_size(CALL_BYTES_MAX)} that one message can carry",
-            "put it on the machine of the queue",
-        )
     return call, is_own
 
 

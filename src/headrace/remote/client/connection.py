@@ -139,7 +139,7 @@ class Connection:
             log.warning("site %s speaks version %d of the protocol, this program version %d; it refuses newer calls",
                         site, self._version, VERSION)  # fmt: skip
         here, _ = self.ask(Identify(), Identity, patience_s=_left_s(until))
-        self._queue, self.dedup = here.queue, here.config.dedup
+        self._queue, self.config, self.dedup = here.queue, here.config, here.config.dedup
         self.known_next = here.next  # the queue's next sequence has been at least this
         atexit.register(self._close_at_exit)
 

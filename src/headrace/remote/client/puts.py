@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import numpy as np
 
-from headrace.errors import BlockedError, FabricMessageError, SiteUnreachableError
+from headrace.errors import BlockedError, FabricMessageError, PayloadTooLargeError, SiteUnreachableError
 from headrace.log.append import Duplicate, Receipt
 from headrace.log.columns import PutColumns, Texts
 from headrace.log.seams import Timeout
@@ -30,7 +30,9 @@ from headrace.remote.client.arguments import put_call, put_many_call, timeout_of
 from headrace.remote.client.connection import GRACE_S, Connection, NotYet, PartsLost
 from headrace.remote.client.waiting import BLOCKING, Wait, finish
 from headrace.remote.protocol.calls import PutBatch, PutMany, PutOne, PutPart
+from headrace.remote.protocol.envelope import CALL_BYTES_MAX
 from headrace.remote.protocol.replies import Number, PutOutcome
+from headrace.units import format_size
 
 Outcome = TypeVar("Outcome", int | Duplicate, Receipt)
 
@@ -121,6 +123,11 @@ class Puts:
         Each part has the patience of a call. A put that is made again goes on where the parts ended.
         """
         connection, total = self._connection, len(put.payload)
+        if total > CALL_BYTES_MAX and not connection.has_parts:
+            raise PayloadTooLargeError(
+                f"a payload of {total} bytes exceeds the {format_size(CALL_BYTES_MAX)} that one message can carry",
+                "update the site, or put it on the machine of the queue",
+            )
         if not connection.has_parts or (total <= connection.part.bytes and not put.upload):
             return b"", put.payload
         put.upload = put.upload or os.urandom(16)

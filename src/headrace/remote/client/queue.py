@@ -20,13 +20,14 @@ from headrace.log.append import Duplicate, Receipt
 from headrace.log.columns import PutColumns, Texts, payload_column
 from headrace.log.config import QueueConfig
 from headrace.log.cursor import check_cursor_name, check_name
-from headrace.log.in_thread import in_thread
+from headrace.log.in_thread import in_thread, put_in_thread
 from headrace.log.log import Wanted
 from headrace.log.read import Read, Start
 from headrace.log.reading import Reading
 from headrace.log.seams import Timeout
 from headrace.log.statistics import Statistics
 from headrace.log.weights import Weights
+from headrace.payload.fragments.large import bytes_of, may_cut, put_cut
 from headrace.product.batch import Batch
 from headrace.product.feed import check_feed
 from headrace.product.put import PutFacts
@@ -115,6 +116,8 @@ class RemoteQueue:
         self, payload: Any, *, feed: str, ident: str = "", timeout: Timeout = None, **facts: Unpack[PutFacts]
     ) -> int | Duplicate:
         """Store one product. If the reply is lost, the call is repeated; the product is stored once."""
+        if self._is_cut(payload, facts):
+            return put_cut(self, payload, feed, ident, timeout, facts)
         return finish(self._put(BLOCKING, payload, feed, ident, timeout, facts))
 
     def put_many(
@@ -130,7 +133,14 @@ class RemoteQueue:
 
         If the task is cancelled, the product may be stored within the next seconds, or not at all.
         """
+        if self._is_cut(payload, facts):
+            return await put_in_thread(lambda s: put_cut(self, payload, feed, ident, s, facts), timeout)
         return await self._put(AWAITING, payload, feed, ident, timeout, facts)
+
+    def _is_cut(self, payload: Any, facts: PutFacts) -> bool:
+        """Whether the payload is too large for one product of the queue, and becomes fragments."""
+        config, size = self._connection.config, bytes_of(payload)
+        return size > config.payload_bytes_max and may_cut(size, config, facts)
 
     async def put_many_async(
         self, payloads: Any, *, feed: Texts, ident: Texts = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
