@@ -72,7 +72,8 @@ __all__ = [
 _HOMES = {
     "Batch": "product", "Channel": "channel.channel", "Consumer": "station", "Cursor": "queue", "Duplicate": "queue",
     "Lost": "product", "Pacer": "timing", "Product": "product", "Queue": "queue", "Receipt": "queue",
-    "ReleaseBuffer": "timing", "Selection": "selection", "Station": "station", "connect": "remote", "joined": "payload.fragments.join",
+    "ReleaseBuffer": "timing", "Selection": "selection", "Station": "station", "connect": "remote",
+    "joined": "payload.fragments.join",
 }  # fmt: skip
 
 
