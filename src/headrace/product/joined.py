@@ -31,6 +31,13 @@ class Part:
     source: int  # which of the sources
 
 
+@dataclass(frozen=True, slots=True)
+class Leases:
+    """Products of several batches, to be settled at once: for each batch the places."""
+
+    pieces: list[tuple[Batch, Places]]
+
+
 class JoinedBatch(Batch):
     """Products in the order of their time stamps."""
 
@@ -69,10 +76,14 @@ class JoinedBatch(Batch):
             raise InvalidError(
                 "this batch has products of several sources", "settle it where it came from: buffer.ack(batch)"
             )
+        if len(self.parts) == 1:
+            yield self.parts[0].batch, self.places
+            return
         order = np.argsort(self.which, kind="stable")
-        ends = np.searchsorted(self.which[order], np.arange(len(self.parts) + 1))
+        ends = np.searchsorted(self.which[order], np.arange(len(self.parts) + 1)).tolist()
         for number, part in enumerate(self.parts):
-            yield part.batch, self.places[order[ends[number] : ends[number + 1]]]
+            if ends[number] < ends[number + 1]:
+                yield part.batch, self.places[order[ends[number] : ends[number + 1]]]
 
     def leases(self) -> Iterator[tuple[Batch, int]]:
         """For each product, in order, the batch that it came in and its place there."""
@@ -87,6 +98,12 @@ class JoinedBatch(Batch):
         chosen.positions = [self.positions[source]]
         return chosen
 
+    def part(self, begin: int, end: int, between: Places, positions: Sequence[int]) -> "JoinedBatch":
+        """The products from one place to another, quickly; `between` has the numbers of these places."""
+        return JoinedBatch(
+            self._rows.some(between), self._names, self.parts, self.which[begin:end], self.places[begin:end], positions
+        )
+
     def take(self, places: Sequence[int] | npt.NDArray[np.integer[Any]]) -> "JoinedBatch":
         """The products at these places, as a batch without copies; IndexError if there is no such place."""
         chosen = np.ascontiguousarray(places, np.uint32)
@@ -97,3 +114,13 @@ class JoinedBatch(Batch):
         return JoinedBatch(
             rows, self._names, parts, which.astype(np.uint32), self.places[chosen], self.positions, late, self.lost
         )
+
+
+def leases_of(batches: Sequence[JoinedBatch], source: int) -> Leases:
+    """What batches have of one source, to be settled at once."""
+    found: dict[int, tuple[Batch, list[Places]]] = {}
+    for batch in batches:
+        own = batch if len(batch.positions) == 1 else batch.of_source(source)
+        for part, places in own.pieces():
+            found.setdefault(id(part), (part, []))[1].append(places)
+    return Leases([(part, np.concatenate(places)) for part, places in found.values()])

@@ -27,7 +27,7 @@ from headrace.kernel import _kernel as kernel
 from headrace.log.in_thread import started
 from headrace.log.seams import Timeout
 from headrace.product.batch import Batch, rows_behind
-from headrace.product.joined import JoinedBatch
+from headrace.product.joined import JoinedBatch, Leases
 from headrace.product.product import Product
 from headrace.units import parse_age
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 KEEP_S_MAX = 86_400.0  # of `attach`
 REMEMBERED = 64  # batches in which the lease of a single product is found
 
-Leased = Batch | Product | Sequence[Product]
+Leased = Batch | Product | Sequence[Product] | Leases
 Places = npt.NDArray[np.uint32]  # of products in a batch
 Recent = deque[Batch]  # what a consumer got lately, the newest last
 AckRest = Callable[[Batch], None]
@@ -93,6 +93,8 @@ def recent_batches() -> Recent:
 
 def find_leases(recent: Recent, what: Leased) -> list[tuple[Batch, Places | None]]:
     """The batches that hold these leases, with the places in each; None stands for the whole batch."""
+    if isinstance(what, Leases):
+        return list(what.pieces)
     if isinstance(what, JoinedBatch):
         return list(what.pieces())
     if isinstance(what, Batch):

@@ -25,7 +25,7 @@ from headrace.log.seams import Timeout
 from headrace.product.batch import Batch
 from headrace.station.leases import Leased
 
-GET_PRODUCTS_MAX = 10_000
+GET_PRODUCTS_MIN, GET_PRODUCTS_MAX = 256, 10_000
 _GET_S = 1.0  # how long a get waits before it looks whether to stop
 _JOIN_S = 5.0
 
@@ -86,22 +86,24 @@ class Intake:
         self._products = self._bytes = 0  # taken and not released
         self._running: dict[int, threading.Thread] = {}
         self._ended: set[int] = set()
-        self._stopping = threading.Event()
+        self.stopping = threading.Event()
 
     # --- the program's side -----------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the threads of sources that have none; those that have ended stay so."""
+        if len(self._running) == len(self.sources):
+            return
         with self._changed:
             for number in range(len(self.sources)):
-                if number not in self._running and number not in self._ended and not self._stopping.is_set():
+                if number not in self._running and number not in self._ended and not self.stopping.is_set():
                     thread = threading.Thread(target=self._run, args=(number,), name="headrace-intake", daemon=True)
                     self._running[number] = thread
                     thread.start()
 
     def take(self) -> list[Arrival]:
         """What has arrived; raises the error of a source that failed, once it has returned what came before."""
-        if not self._inbox and not self._errors:  # a look without the lock: the usual case of a pacer
+        if not self.has_news:
             return []
         with self._changed:
             arrivals = list(self._inbox)
@@ -109,6 +111,11 @@ class Intake:
             if not arrivals and self._errors:
                 raise self._errors.popleft()
         return arrivals
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `take` has something; a look without the lock."""
+        return bool(self._inbox or self._errors)
 
     def wait(self, timeout_s: float | None, stop: threading.Event | None = None) -> None:
         """Sleep until something has arrived or ended, `wake` is called, or the time is over."""
@@ -121,10 +128,16 @@ class Intake:
         with self._changed:
             self._changed.notify_all()
 
+    def fail(self, error: BaseException) -> None:
+        """Something else has failed: `take` raises it."""
+        with self._changed:
+            self._errors.append(error)
+            self._changed.notify_all()
+
     @property
     def has_ended(self) -> bool:
         """Whether all sources have ended, or were stopped, and nothing waits in the inbox."""
-        return (len(self._ended) == len(self.sources) or self._stopping.is_set()) and not self._inbox
+        return (len(self._ended) == len(self.sources) or self.stopping.is_set()) and not self._inbox
 
     def release(self, products: int, payload_bytes: int) -> None:
         """So much is no longer held."""
@@ -135,7 +148,7 @@ class Intake:
 
     def stop(self) -> None:
         """Ask the threads to end. What they have taken stays in the inbox."""
-        self._stopping.set()
+        self.stopping.set()
         self.wake()
         for source in self.sources:
             if is_consumer(source):
@@ -167,7 +180,7 @@ class Intake:
             del self._running[number]
             if error is None:
                 self._ended.add(number)
-            elif not self._stopping.is_set():
+            elif not self.stopping.is_set():
                 self._errors.append(error)
             self._changed.notify_all()
 
@@ -179,14 +192,15 @@ class Intake:
 
     def _get_all(self, consumer: ConsumerSource) -> Iterator[Batch]:
         """Batches of a consumer; ends after `timeout_s` without a product."""
-        last_s = time.monotonic()
+        last_s, many = time.monotonic(), GET_PRODUCTS_MIN
         while room := self._room():
             wait_s = _GET_S
             if self._timeout_s is not None:
                 wait_s = min(wait_s, max(0.0, last_s + self._timeout_s - time.monotonic()))
-            n = min(room, GET_PRODUCTS_MAX)
+            n = min(room, many)
             batch = consumer.get(n, wait_s)
             if len(batch):
+                many = min(max(2 * len(batch), GET_PRODUCTS_MIN), GET_PRODUCTS_MAX)  # room for more costs time
                 yield batch
                 last_s = time.monotonic()
                 self._rest(len(batch) < n)
@@ -204,7 +218,7 @@ class Intake:
     def _room(self) -> int:
         """How many products may be taken; waits until it is at least one. 0: stop."""
         with self._changed:
-            while not self._stopping.is_set():
+            while not self.stopping.is_set():
                 if self._products < self._bounds.products_max and self._bytes < self._bounds.bytes_max:
                     return self._bounds.products_max - self._products
                 self._changed.wait(_GET_S)
@@ -213,7 +227,7 @@ class Intake:
     def _rest(self, is_slow: bool) -> None:
         """Let a slow stream gather for a moment."""
         if is_slow and self._rest_s:
-            self._stopping.wait(self._rest_s)
+            self.stopping.wait(self._rest_s)
 
 
 def is_consumer(source: Any) -> TypeGuard[ConsumerSource]:

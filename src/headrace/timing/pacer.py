@@ -13,16 +13,23 @@ until the moment is in the kernel, without the interpreter, by an absolute time.
 spins for the last 60 of them, since that is how long a processor may take to wake up; `headrace bench timing` says what
 each precision costs. The program has to ask for the next batch before its moment.
 
-Works on consumers and followers, local and remote ones. Leases and positions are as in buffer.py.
+Works on consumers and followers, local and remote ones. Leases and positions are as in buffer.py, but acknowledgements
+of the loop are sent together every 50 ms, by a thread: one for each product would delay the next, above all if its
+consumer is at another site. `pacer.ack(batch)` and `consumer.ack(batch)` do not wait for that.
 """
 
+import contextlib
 import threading
 import time
+import weakref
+from collections import deque
 from dataclasses import dataclass
 from datetime import timedelta
 
+from headrace.errors import LeaseLostError
 from headrace.kernel import _kernel as kernel
-from headrace.timing.intake import Bounds, Source
+from headrace.product.joined import JoinedBatch, leases_of
+from headrace.timing.intake import Bounds, Source, is_consumer
 from headrace.timing.jitter import JitterStatistics
 from headrace.timing.schedule import Pace, Schedule
 from headrace.timing.stream import OrderedStream
@@ -30,8 +37,9 @@ from headrace.timing.stream import OrderedStream
 _SPIN_BELOW_NS = 100_000
 _SPIN_NS = 60_000
 _NEAR_NS = 3_000_000  # from here on the sleep is one piece, in the kernel
-_REST_SHARE = 0.1  # of `delay`: how long a slow stream gathers before it is asked again
-_REST_S_MAX = 0.02
+_REST_SHARE = 0.2  # of `delay`: how long a slow stream gathers before it is asked again
+_REST_S_MAX = 0.05
+_ACKS_S = 0.05  # between two acknowledgements
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +79,19 @@ class Pacer(OrderedStream):
         pace = Pace.of(delay, precision, late, overdue, products_max, bytes_max)
         self._schedule = Schedule(len(sources), pace)
         self._spin_ns = _SPIN_NS if pace.precision_ns < _SPIN_BELOW_NS else 0
+        self._done: deque[JoinedBatch] = deque()  # to be acknowledged
+        self._acks: threading.Thread | None = None
+        self._acking = threading.Lock()
         rest_s = min(_REST_S_MAX, _REST_SHARE * pace.delay_ns / 1e9)
         super().__init__(sources, self._schedule, Bounds(pace.products_max, pace.bytes_max), rest_s, timeout)
+
+    def _next(self, stop: threading.Event | None) -> JoinedBatch | None:
+        due_ns = self._schedule.ready_ns
+        if due_ns is not None and not self._intake.has_news and due_ns - time.monotonic_ns() < _NEAR_NS:
+            batch = self._schedule.take_due(kernel.sleep_precisely(due_ns, self._spin_ns))  # the usual case, quickly
+            if batch is not None:
+                return batch
+        return super()._next(stop)
 
     def _wait(self, due_ns: int | None, stop: threading.Event | None) -> None:
         if due_ns is None or due_ns - time.monotonic_ns() > _NEAR_NS:
@@ -80,11 +99,38 @@ class Pacer(OrderedStream):
         else:
             kernel.sleep_precisely(due_ns, self._spin_ns)
 
+    def _finish(self, batch: JoinedBatch) -> None:
+        self._done.append(batch)
+        if self._acks is None and any(is_consumer(each) for each in self._intake.sources):
+            terms = weakref.ref(self), self._intake.stopping
+            self._acks = threading.Thread(target=_acknowledge, args=terms, name="headrace-acks", daemon=True)
+            self._acks.start()
+
+    def _finish_all(self) -> None:
+        with self._acking:
+            done: list[JoinedBatch] = []
+            while self._done:
+                done.append(self._done.popleft())
+            for number, source in enumerate(self._intake.sources) if done else ():
+                if is_consumer(source):
+                    with contextlib.suppress(LeaseLostError):  # settled by the loop, or delivered again
+                        source.ack(leases_of(done, number))
+
     def statistics(self) -> PacerStatistics:
         schedule = self._schedule
         held, counts = schedule.held, schedule.counts
         return PacerStatistics(
-            len(held), held.bytes, counts.received, counts.released, schedule.missed, schedule.overdue, counts.late,
+            len(schedule), held.bytes, counts.received, counts.released, schedule.missed, schedule.overdue, counts.late,
             counts.dropped_late, schedule.dropped_overdue, counts.repeated, counts.restarts, schedule.transit.jumps,
             schedule.before.statistics(), schedule.after.statistics(),
         )  # fmt: skip
+
+
+def _acknowledge(pacer: "weakref.ref[Pacer]", stopping: threading.Event) -> None:
+    """Acknowledge what loops are done with, until the pacer is closed or dropped."""
+    while not stopping.wait(_ACKS_S) and (alive := pacer()) is not None:
+        try:
+            alive._finish_all()
+        except Exception as error:  # noqa: BLE001 - belongs to the program, which is told when it asks for a batch
+            alive._intake.fail(error)
+        del alive

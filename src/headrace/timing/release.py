@@ -121,6 +121,13 @@ class Holding:
             self._look_for_a_clock_set_back(int(time_stamps(batch).max()), now_ns)
         self.held.add(batch, source, now_ns)
 
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def take_back(self) -> list[JoinedBatch]:
+        """Everything that is held, to be given back."""
+        return [self.held.take_all()] if len(self.held) else []
+
     def _look_for_a_clock_set_back(self, newest_ns: int, now_ns: int) -> None:
         """If everything has been late for a while, the order begins anew."""
         if newest_ns >= self.held.released_ns:

@@ -15,14 +15,17 @@ a pause in the stream ends by itself.
 Products that a program takes too late are `overdue`: released together as soon as it asks, or, with the policy `drop`,
 acknowledged and left out if they are more than `delay` behind their moment.
 
+Products whose moments are within the next 10 ms are taken out together, and then handed out one by one: sorting for
+each one would cost more than the sleep. A product that arrives after that is late if it belongs before them.
+
 Pure logic: time (monotonic) is an argument, and nothing here waits.
 """
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from datetime import timedelta
 
 import numpy as np
-import numpy.typing as npt
 
 from headrace.product.batch import Batch
 from headrace.product.joined import JoinedBatch
@@ -44,7 +47,9 @@ OVERDUE = ("release", "drop")
 PRECISION_S_MIN, PRECISION_S_MAX = 10e-6, 1.0
 _WINDOW_NS = 10 * NS
 _SLEW = 0.01
-_FOLD = 256  # releases whose jitter is computed at once
+_SOON_NS = 10_000_000
+_OVERDUE_NS = 1_000_000
+_FOLD = 256  # products whose jitter is computed at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +129,35 @@ class Transit:
             self.ns += step if behind > 0 else -step
 
 
+class _Ready:
+    """Products that are due soon: a batch, of which parts are released."""
+
+    def __init__(self, batch: JoinedBatch, stamps: list[int]) -> None:
+        self.batch, self.stamps, self.place = batch, stamps, 0
+        self._places = np.arange(len(stamps), dtype=np.uint32)
+        after = [int(each) for each in batch.positions]
+        if len(after) == 1:  # the lowest sequence behind each place
+            lowest = np.minimum.accumulate(batch.sequences[::-1])[::-1].tolist()
+            self._positions = [[min(after[0], each)] for each in lowest[1:]] + [after]
+        else:
+            self._positions = _positions_of_many(batch, after)
+
+    def take(self, end: int) -> JoinedBatch:
+        begin, self.place = self.place, end
+        if begin == 0 and end == len(self.stamps):
+            return self.batch
+        return self.batch.part(begin, end, self._places[begin:end], self._positions[end - 1])
+
+
+def _positions_of_many(batch: JoinedBatch, after: list[int]) -> list[list[int]]:
+    sources = np.array([part.source for part in batch.parts])[batch.which].tolist()
+    positions, found = list(after), []
+    for source, sequence in zip(reversed(sources), reversed(batch.sequences.tolist()), strict=True):
+        found.append(list(positions))
+        positions[source] = min(positions[source], sequence)
+    return found[::-1]
+
+
 class Schedule(Holding):
     """A pacer without its sources. `add` and `poll` in turn."""
 
@@ -132,26 +166,42 @@ class Schedule(Holding):
         self.pace, self.transit = pace, Transit(pace.delay_ns)
         self.missed = self.dropped_overdue = self.overdue = 0
         self.before, self._after = Jitter(), Jitter()
-        self._left: list[tuple[npt.NDArray[np.uint64], int]] = []  # released, not yet in `_after`
+        self._left_stamps: list[int] = []  # released, not yet in `_after`
+        self._left_ns: list[int] = []
+        self._ready: _Ready | None = None
 
     def add(self, batch: Batch, source: int, now_ns: int) -> None:
         if len(batch):
             stamps = time_stamps(batch)
             self.transit.note(now_ns - int(stamps.max()), now_ns)
             self.transit.move(now_ns)
-            self.missed += int(np.count_nonzero(stamps < self._created_by(now_ns)))
+            self.missed += int(np.count_nonzero(stamps < np.uint64(self._created_by(now_ns))))
             self.before.note(batch.columns["created_ns"], batch.columns["inserted_ns"])
         super().add(batch, source, now_ns)
 
-    def _created_by(self, moment_ns: int) -> np.uint64:
+    def _created_by(self, moment_ns: int) -> int:
         """A product that is due at this moment was created then."""
-        return np.uint64(max(0, moment_ns - (self.transit.ns or 0) - self.pace.delay_ns))
+        return max(0, moment_ns - (self.transit.ns or 0) - self.pace.delay_ns)
+
+    def __len__(self) -> int:
+        return len(self.held) + (0 if self._ready is None else len(self._ready.stamps) - self._ready.place)
+
+    @property
+    def ready_ns(self) -> int | None:
+        """When the next product is due, if it was taken out already."""
+        return None if self._ready is None else self.due_ns()
+
+    def take_back(self) -> list[JoinedBatch]:
+        ready, self._ready = self._ready, None
+        return ([] if ready is None else [ready.take(len(ready.stamps))]) + super().take_back()
 
     def due_ns(self) -> int | None:
         """When the next product is due."""
-        if not len(self.held) or self.transit.ns is None:
+        if self.transit.ns is None:
             return None
-        return self.held.first_ns + self.transit.ns + self.pace.delay_ns
+        if self._ready is not None:
+            return self._ready.stamps[self._ready.place] + self.transit.ns + self.pace.delay_ns
+        return self.held.first_ns + self.transit.ns + self.pace.delay_ns if len(self.held) else None
 
     def poll(self, now_ns: int, has_ended: bool = False) -> JoinedBatch | None:
         """What is due now, if anything, and what will be within half of the precision. LateError by the policy."""
@@ -161,37 +211,53 @@ class Schedule(Holding):
         due_ns = self.due_ns()
         if due_ns is None or due_ns > now_ns + self.pace.precision_ns // 2:
             return None
+        if self._ready is None:
+            self.transit.move(now_ns)
+            self._take_ready(now_ns, due_ns)
+        return self.take_due(now_ns)
+
+    def take_due(self, now_ns: int) -> JoinedBatch | None:
+        """What is due of the products that are ready; nothing else is looked at."""
+        ready, precision_ns = self._ready, self.pace.precision_ns
+        if ready is None:
+            return None
+        offset_ns = (self.transit.ns or 0) + self.pace.delay_ns
+        stamps, begin = ready.stamps, ready.place
+        end = bisect_right(stamps, now_ns + precision_ns // 2 - offset_ns, begin)
+        if end == begin:
+            return None
+        if now_ns - stamps[begin] - offset_ns > precision_ns + _OVERDUE_NS:
+            self.overdue += bisect_left(stamps, now_ns - _OVERDUE_NS - offset_ns, begin, end) - begin
+        if end == len(stamps):
+            self._ready = None
+        self._left_stamps += stamps[begin:end]
+        self._left_ns += [now_ns] * (end - begin)
+        if len(self._left_ns) >= _FOLD:
+            self._fold()
+        self.counts.released += end - begin
+        return ready.take(end)
+
+    def _take_ready(self, now_ns: int, due_ns: int) -> None:
         self._sort_in()
-        self.transit.move(now_ns)
         if now_ns - due_ns > self.pace.delay_ns and self.pace.overdue == "drop":
             self._drop_overdue(now_ns)
-        by = self._created_by(now_ns + self.pace.precision_ns // 2)
+        by = np.uint64(self._created_by(now_ns + max(self.pace.precision_ns, min(_SOON_NS, self.pace.delay_ns // 10))))
         count = int(np.searchsorted(self.held.created_ns, by, side="right"))
-        if not count:
-            return None
-        if now_ns - due_ns > max(self.pace.precision_ns, NS // 1000):
-            self.overdue += int(np.searchsorted(self.held.created_ns, self._created_by(now_ns - NS // 1000)))
-        self._note(self.held.created_ns[:count], now_ns)
-        self.counts.released += count
-        return self.held.take(count)
+        if count:
+            stamps: list[int] = self.held.created_ns[:count].tolist()
+            self._ready = _Ready(self.held.take(count), stamps)
 
     def _drop_overdue(self, now_ns: int) -> None:
-        count = int(np.searchsorted(self.held.created_ns, self._created_by(now_ns - self.pace.delay_ns)))
+        by = np.uint64(self._created_by(now_ns - self.pace.delay_ns))
+        count = int(np.searchsorted(self.held.created_ns, by))
         if count:
             self.dropped_overdue += count
             self.dropped.append(self.held.take(count))
 
-    def _note(self, created: npt.NDArray[np.uint64], now_ns: int) -> None:
-        self._left.append((created, now_ns))
-        if len(self._left) >= _FOLD:
-            self._fold()
-
     def _fold(self) -> None:
-        if self._left:
-            created = np.concatenate([each for each, _ in self._left])
-            left = np.repeat([now for _, now in self._left], [len(each) for each, _ in self._left])
-            self._after.note(created, left)
-            self._left.clear()
+        self._after.note(np.array(self._left_stamps, np.uint64), np.array(self._left_ns, np.int64))
+        self._left_stamps.clear()
+        self._left_ns.clear()
 
     @property
     def after(self) -> Jitter:

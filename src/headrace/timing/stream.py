@@ -42,6 +42,8 @@ class Release(Protocol):
     def add(self, batch: Batch, source: int, now_ns: int) -> None: ...
     def poll(self, now_ns: int, has_ended: bool = False) -> JoinedBatch | None: ...
     def due_ns(self) -> int | None: ...
+    def take_back(self) -> list[JoinedBatch]: ...
+    def __len__(self) -> int: ...
 
 
 class OrderedStream:
@@ -101,9 +103,18 @@ class OrderedStream:
         with self._turn:
             done, self._in_hand = self._in_hand, None
             if done is not None:
-                self._settle_rest(done, "ack")
+                self._finish(done)
             self._in_hand = self._next(stop)
+            if self._in_hand is None:
+                self._finish_all()
             return self._in_hand
+
+    def _finish(self, batch: JoinedBatch) -> None:
+        """The loop is done with a batch: acknowledge the rest of it."""
+        self._settle_rest(batch, "ack")
+
+    def _finish_all(self) -> None:
+        """Acknowledge what `_finish` has put off."""
 
     def _next(self, stop: threading.Event | None) -> JoinedBatch | None:
         if self._closed:
@@ -118,7 +129,7 @@ class OrderedStream:
             batch = self._poll(has_ended)
             if batch is not None:
                 return batch
-            if has_ended and not len(self._release.held):
+            if has_ended and not len(self._release):
                 return None
             self._wait(self._release.due_ns(), stop)
         return None
@@ -193,10 +204,11 @@ class OrderedStream:
         self._intake.stop()
         self._intake.join()
         with self._turn, contextlib.suppress(HeadraceError):  # `detach` returns what could not be given back
+            self._finish_all()
             for arrival in self._intake.take():
                 self._release.add(arrival.batch, arrival.source, arrival.now_ns)
-            if len(self._release.held):
-                self._settle_rest(self._release.held.take_all(), "nack")
+            for batch in self._release.take_back():
+                self._settle_rest(batch, "nack")
             while self._returned:
                 self._settle_rest(self._returned.popleft(), "nack")
 
