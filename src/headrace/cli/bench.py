@@ -311,6 +311,37 @@ def slices(place: str | None, scale: float, plots: str | None, spark: bool, as_j
         )
 
 
+@bench.command("timing", short_help="The clock, the release buffer and the pacer.")
+@_place_option
+@_scale_option
+@click.option("--plots", metavar="FOLDER", type=click.Path(file_okay=False), help="Save pictures there, as PNG.")
+@json_option
+def timing(place: str | None, scale: float, plots: str | None, as_json: bool) -> None:
+    """Measure order and spacing: products per second in a release buffer, jitter before and after a pacer.
+
+    The figures of NaradaBrokering's timing services are repeated. Run it when nothing else runs: a busy machine wakes
+    sleepers late. The first figure is the machine's load.
+
+    \b
+    Example:
+      headrace bench timing
+      headrace bench timing --scale 0.2 --plots plots --json
+    """
+    from headrace.bench import timing as measured
+    from headrace.extras import require
+
+    require("sites", *(["plots"] if plots else []))  # at once, and not after minutes
+    with _place(place) as (folder, kept_in):
+        _measure(
+            "timing",
+            f"timing --scale {scale:g}",
+            kept_in,
+            lambda progress: measured.run(folder, scale, progress, Path(plots) if plots else None),
+            measured.NOT_MEASURED,
+            as_json,
+        )
+
+
 @bench.command("start", short_help="How fast commands start.")
 @_place_option
 @_scale_option

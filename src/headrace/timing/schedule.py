@@ -164,6 +164,7 @@ class Schedule(Holding):
     def __init__(self, sources: int, pace: Pace) -> None:
         super().__init__(sources, pace.late)
         self.pace, self.transit = pace, Transit(pace.delay_ns)
+        self._soon_ns = max(pace.precision_ns, min(_SOON_NS, pace.delay_ns // 10))
         self.missed = self.dropped_overdue = self.overdue = 0
         self.before, self._after = Jitter(), Jitter()
         self._left_stamps: list[int] = []  # released, not yet in `_after`
@@ -209,11 +210,8 @@ class Schedule(Holding):
         if late is not None:
             return late
         due_ns = self.due_ns()
-        if due_ns is None or due_ns > now_ns + self.pace.precision_ns // 2:
-            return None
-        if self._ready is None:
-            self.transit.move(now_ns)
-            self._take_ready(now_ns, due_ns)
+        if self._ready is None and due_ns is not None and due_ns <= now_ns + self._soon_ns:
+            self._take_ready(now_ns, due_ns)  # before it is due: it takes a moment
         return self.take_due(now_ns)
 
     def take_due(self, now_ns: int) -> JoinedBatch | None:
@@ -221,6 +219,7 @@ class Schedule(Holding):
         ready, precision_ns = self._ready, self.pace.precision_ns
         if ready is None:
             return None
+        self.transit.move(now_ns)
         offset_ns = (self.transit.ns or 0) + self.pace.delay_ns
         stamps, begin = ready.stamps, ready.place
         end = bisect_right(stamps, now_ns + precision_ns // 2 - offset_ns, begin)
@@ -241,7 +240,7 @@ class Schedule(Holding):
         self._sort_in()
         if now_ns - due_ns > self.pace.delay_ns and self.pace.overdue == "drop":
             self._drop_overdue(now_ns)
-        by = np.uint64(self._created_by(now_ns + max(self.pace.precision_ns, min(_SOON_NS, self.pace.delay_ns // 10))))
+        by = np.uint64(self._created_by(now_ns + self._soon_ns))
         count = int(np.searchsorted(self.held.created_ns, by, side="right"))
         if count:
             stamps: list[int] = self.held.created_ns[:count].tolist()
