@@ -7,6 +7,7 @@ import nodes
 import pipelines
 import queues
 import sites
+import times
 from draw import Drawing
 
 IMAGES = Path(__file__).parent.parent / "images"
@@ -15,7 +16,7 @@ IMAGES = Path(__file__).parent.parent / "images"
 def drawings() -> dict[str, Drawing]:
     """Every drawing, by the name of its file."""
     found = {}
-    for module in (queues, nodes, sites, pipelines, guides):
+    for module in (queues, nodes, sites, pipelines, guides, times):
         for function in module.DRAWINGS:
             found[function.__name__.replace("_", "-")] = function()
     return found
