@@ -64,9 +64,9 @@ def decode_reply(datagram: bytes, nonce: bytes) -> Reply:
         raise RefusedError("wrong version")
     if origin != nonce:
         raise RefusedError("not our request")
-    if stratum == 0:
-        raise RefusedError(f"kiss {reference.rstrip(bytes(1)).decode('ascii', 'replace')}")
-    if first >> 6 == UNSYNCHRONISED or stratum > STRATUM_MAX:
+    if stratum == 0 and reference.isalpha():
+        raise RefusedError(f"kiss {reference.decode()}")
+    if first >> 6 == UNSYNCHRONISED or not 1 <= stratum <= STRATUM_MAX:
         raise RefusedError("unsynchronised")
     if not received or not sent or sent < received:
         raise RefusedError("invalid times")
