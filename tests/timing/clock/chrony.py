@@ -29,8 +29,7 @@ class Chronyd:
         config = folder / "chrony.conf"
         local = "" if stratum is None else f"local stratum {stratum}\n"
         config.write_text(
-            f"port {port}\nbindaddress 127.0.0.1\n{local}allow 127.0.0.1\ncmdport 0\n"
-            f"pidfile {folder}/pid\n"
+            f"port {port}\nbindaddress 127.0.0.1\n{local}allow 127.0.0.1\ncmdport 0\npidfile {folder}/pid\n"
         )
         user = pwd.getpwuid(os.getuid()).pw_name
         with (folder / "log").open("wb") as log:

@@ -3,10 +3,10 @@
 import random
 
 import pytest
-from clock_world import SECOND, Link, World
 
 from headrace.log.clock_words import NTP
 from headrace.testing.ntp import SimulatedServer
+from headrace.testing.ntp_world import SECOND, Link, World
 from headrace.timing.clock.association import Association
 from headrace.timing.clock.discipline import STEP_NS, Estimate, steer
 from headrace.timing.clock.election import Candidate, elect

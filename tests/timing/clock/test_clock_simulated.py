@@ -3,9 +3,9 @@
 import random
 
 import pytest
-from clock_world import SECOND, Link, World
 
 from headrace.testing.ntp import SimulatedServer
+from headrace.testing.ntp_world import SECOND, Link, World
 from headrace.timing.clock.association import Association
 from headrace.timing.clock.ntp import Ntp
 

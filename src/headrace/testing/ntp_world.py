@@ -1,4 +1,8 @@
-"""A simulated machine and network: a crystal that is off and wanders, servers near and far, honest or not."""
+"""A simulated machine and network: a crystal that is off and wanders, servers near and far, honest or not.
+
+The real filter, election and discipline run on it, with real packets, in simulated time. Whoever looks at the clock
+(`World.show`) also checks it: an AssertionError says that it went back, or that the truth was not within its bound.
+"""
 
 import random
 from dataclasses import dataclass
@@ -67,6 +71,7 @@ class World:
         self.show()
 
     def steer(self, estimate: Estimate) -> Steered:
+        """Correct the clock."""
         steered = steer(self.show(), estimate, NTP, self.truth(self.boot_ns) + self.system_off_ns)
         self.words, self.steps = steered.words, self.steps + bool(steered.stepped_ns)
         self.show()
@@ -74,6 +79,7 @@ class World:
 
     @property
     def error_ns(self) -> int:
+        """How far the clock is from the truth now."""
         return self.words.at(self.boot_ns) - self.truth(self.boot_ns)
 
     def poll(self, ntp: Ntp, servers: list[tuple[SimulatedServer | None, Link]]) -> None:
@@ -86,6 +92,7 @@ class World:
             self.steer(estimate)
 
     def exchange(self, ntp: Ntp, association: Association, server: SimulatedServer | None, link: Link) -> None:
+        """One request, and its reply if there is one, over the link; now and then the reply comes twice."""
         request = association.request(self.boot_ns, self.chance.randbytes(8))
         if server is None or self.chance.random() < link.loss:
             return
