@@ -16,6 +16,7 @@
     │   ├── ConfigError                   a site's configuration or a rule file is invalid; `problems` lists all
     │   ├── RuleError                     a template, an SQL text or an imported line of a rule is invalid
     │   └── OptionError                   size, age, priority, durability, start … out of range
+    │       └── StartAheadError           a start is a time in the future; `ahead_s` says how far
     ├── QueueError
     │   ├── QueueExistsError
     │   ├── QueueMissingError
@@ -197,6 +198,14 @@ class RuleError(InvalidError):
 
 class OptionError(InvalidError):
     """An option is unknown or out of range."""
+
+
+class StartAheadError(OptionError):
+    """The time at which to start is in the future, by `ahead_s` seconds of the queue's clock."""
+
+    def __init__(self, problem: str, hint: str = "", ahead_s: float = 0.0) -> None:
+        super().__init__(problem, hint)
+        self.ahead_s = ahead_s
 
 
 class QueueError(HeadraceError):

@@ -14,7 +14,7 @@ import pytest
 from filling import fill
 
 from headrace import Lost, Queue, Selection
-from headrace.errors import OptionError, SelectionError
+from headrace.errors import OptionError, SelectionError, StartAheadError
 from headrace.log.follow import Follower
 from headrace.queue.queue import log_of
 from headrace.testing import MockClock
@@ -46,7 +46,8 @@ def test_start_may_be_a_time_or_an_age(make_queue: Callable[..., Queue]) -> None
     assert queue.read_batch("5min").sequences.tolist() == [6, 7, 8, 9, 10]
     assert queue.read_batch(timedelta(minutes=2)).sequences.tolist() == [9, 10]
     assert len(queue.read_batch("1970-01-01")) == 10
-    assert len(queue.read_batch("2100-01-01")) == 0
+    with pytest.raises(StartAheadError, match="is in the future"):
+        queue.read_batch("2100-01-01")
 
 
 @pytest.mark.parametrize("start", ["newest", "", "3 parsecs", -1, 1 << 63, 1.5, None, True, datetime(2026, 1, 1)])

@@ -14,7 +14,8 @@ from headrace.cli.sites import read_map
 from headrace.site.problems import map_problems
 from headrace.testing.ntp import SimulatedServer
 from headrace.testing.ntp_udp import UdpServer
-from support.commandline import PROGRAM
+from headrace.units import format_time
+from support.commandline import PROGRAM, Run
 from support.waiting import until
 
 MS = 1_000_000
@@ -38,17 +39,8 @@ def configured(servers: list[UdpServer]) -> str:
     return f'[site]\nqueue = "q"\nname = "here"\nlisten = ["tcp/127.0.0.1:0"]\n[clock]\nsource = "ntp"\nservers = {names}\n'
 
 
-def clock_of(where: str, *options: str) -> dict[str, object]:
-    done = subprocess.run(
-        [*PROGRAM, "clock", where, "--json", *options], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stdout, done.stderr
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
-
-
 def test_a_site_stamps_by_its_servers_and_says_how_right_it_is_and_who_lies(
-    servers: list[UdpServer], write: Write, serve: Serve, tmp_path: Path
+    servers: list[UdpServer], write: Write, serve: Serve, run: Run, tmp_path: Path
 ) -> None:
     servers[3].behaviour = SimulatedServer(-900 * MS, stated_ns=50_000)
     daemon = serve(write(configured(servers)))
@@ -70,11 +62,12 @@ def test_a_site_stamps_by_its_servers_and_says_how_right_it_is_and_who_lies(
     (site,) = [node.description for node in read_map(endpoint).nodes if node.description]
     assert site.clock is not None
     assert [each.verdict for each in site.clock.servers].count("falseticker") == 1
-    remote_state, local_state = clock_of(endpoint), clock_of(str(tmp_path / "q"), "--check")
-    assert remote_state["source"] == local_state["source"] == "ntp"
-    assert servers[3].name in subprocess.run(
-        [*PROGRAM, "clock", str(tmp_path / "site.toml")], capture_output=True, text=True, timeout=60, check=True
-    ).stdout  # fmt: skip
+    for where in (endpoint, tmp_path / "q", tmp_path / "site.toml"):
+        shown = run("clock", where, "--check")
+        assert (shown.exit_code, "source      ntp, synchronised" in shown.stdout) == (0, True), shown.stdout
+        assert servers[3].name in shown.stdout
+        assert json.loads(run("clock", where, "--json").stdout)["source"] == "ntp"
+    assert "offset" in run("sites", endpoint).stdout
 
 
 def test_a_killed_site_leaves_a_clock_that_goes_on_and_a_reload_changes_its_servers(
@@ -105,7 +98,28 @@ def test_a_killed_site_leaves_a_clock_that_goes_on_and_a_reload_changes_its_serv
         assert (later.bound_ns or 0) > (product.bound_ns or 0)
 
 
-def test_a_queue_without_a_site_has_a_keeper_by_command(servers: list[UdpServer], tmp_path: Path) -> None:
+def test_a_request_becomes_active_at_its_time(write: Write, serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = tmp_path / "other" / "site.toml"
+    other.write_text('[site]\nqueue = "q"\nname = "other"\nlisten = ["tcp/127.0.0.1:0"]\n')
+    endpoint = serve(other).wait_until_ready()
+    moment_ns = time.time_ns() + 3 * 10**9
+    daemon = serve(write(
+        f'[site]\nqueue = "q"\nname = "here"\nlisten = ["tcp/127.0.0.1:0"]\nconnect = ["{endpoint}"]\n'
+        f'[[request]]\nselect = "**"\nstart_time = "{format_time(moment_ns)}"\n'
+    ))  # fmt: skip
+    with Queue.open(tmp_path / "other" / "q") as source:
+        source.put(b"before", feed="a")
+        daemon.wait_until_ready()
+        until(lambda: time.time_ns() > moment_ns + 10**6)
+        source.put(b"after", feed="a")
+        with Queue.open(tmp_path / "q") as queue:
+            until(lambda: len(list(queue.read())) > 0, lambda: daemon.log.read_text())
+            expected = [bytes(each.payload) for each in source.read() if each.inserted_ns >= moment_ns]
+            assert [bytes(each.payload) for each in queue.read()][: len(expected)] == expected
+
+
+def test_a_queue_without_a_site_has_a_keeper_by_command(servers: list[UdpServer], run: Run, tmp_path: Path) -> None:
     Queue.create(tmp_path / "q", size="4MiB").close()
     options = [word for each in servers for word in ("--server", each.name)]
     keeper = subprocess.Popen([*PROGRAM, "clock", str(tmp_path / "q"), "--keep", *options], stderr=subprocess.DEVNULL)
@@ -115,7 +129,7 @@ def test_a_queue_without_a_site_has_a_keeper_by_command(servers: list[UdpServer]
             keeper.kill()
             keeper.wait()
             assert queue.statistics().clock.bound_s is not None
-            assert clock_of(str(tmp_path / "q"))["source"] == "ntp"
+            assert json.loads(run("clock", tmp_path / "q", "--json").stdout)["source"] == "ntp"
     finally:
         keeper.kill()
         keeper.wait()

@@ -3,6 +3,8 @@
 It sleeps in the kernel until a writer wakes it, and does not poll. Iteration ends after `timeout` seconds without a
 product that matches the selection; without a timeout it never ends. Empty batches are left out, except those that
 report a lost range.
+
+A follower that starts at a time in the future is inactive until then: it sleeps, whatever is put.
 """
 
 import time
@@ -10,9 +12,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from types import TracebackType
 from typing import Protocol
 
+from headrace.errors import StartAheadError
 from headrace.kernel import _kernel as kernel
 from headrace.log.in_thread import in_thread
 from headrace.product.batch import Batch
+
+_NEVER = 1 << 62  # a sequence that no queue has yet
 
 
 class Follower:
@@ -20,10 +25,14 @@ class Follower:
 
     def __init__(
         self, log: kernel.Log, read: Callable[[int], Batch], check: Callable[[], None], start: int,
-        timeout_s: float | None,
+        timeout_s: float | None, find_start: Callable[[], int] | None = None,
     ) -> None:  # fmt: skip
-        """`check` raises if the queue can no longer be used; it is called after each sleep, of a second at most."""
+        """`check` raises if the queue can no longer be used; it is called after each sleep, of a second at most.
+
+        `find_start` is the position, or raises StartAheadError: until it returns, the follower is inactive.
+        """
         self._log, self._read, self._check, self._timeout_s = log, read, check, timeout_s
+        self._find_start = find_start
         self._stopped = False
         self.position = start  # where the next batch begins
 
@@ -34,6 +43,9 @@ class Follower:
 
     def next_nowait(self) -> Batch | None:
         """The next batch if there is one already."""
+        if self._inactive_s():
+            self._check()
+            return None
         if self.position >= self._log.head:
             self._check()
             return None
@@ -43,8 +55,21 @@ class Follower:
 
     def wait(self, timeout_s: float) -> None:
         """Sleep until there is something to read, another thread calls `stop`, or the timeout passes."""
-        if not self._stopped and self.position >= self._log.head:
+        inactive_s = self._inactive_s()
+        if inactive_s:
+            self._log.wait_once(_NEVER, min(timeout_s, inactive_s))
+        elif not self._stopped and self.position >= self._log.head:
             self._log.wait_once(self.position, timeout_s)
+
+    def _inactive_s(self) -> float:
+        """How long until it becomes active; 0.0: it is."""
+        if self._find_start is None:
+            return 0.0
+        try:
+            self.position, self._find_start = self._find_start(), None
+        except StartAheadError as error:
+            return max(error.ahead_s, 0.001)
+        return 0.0
 
     def _wait(self, deadline: float | None) -> bool:
         """Sleep until there is something to read; False if the iteration has to end."""
@@ -67,6 +92,9 @@ class Follower:
         return self
 
     def __next__(self) -> Batch:
+        while not self._stopped and (inactive_s := self._inactive_s()):
+            self._check()
+            self._log.wait_once(_NEVER, inactive_s)
         deadline = self._deadline()
         while not self._stopped:
             batch = self.next_nowait()

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import HeadraceError, OptionError, QueueClosedError
+from headrace.errors import HeadraceError, OptionError, QueueClosedError, StartAheadError
 from headrace.kernel import _kernel as kernel
 from headrace.log.attach import Presence, attach, hold_presence, is_last
 from headrace.log.check import Finding, Progress, check_queue
@@ -196,17 +196,17 @@ class Log:
     ) -> Follower:  # fmt: skip
         """Batches from `start` on, as they arrive, for `for` and `async for`.
 
-        It sleeps until there are products. Iteration ends after `timeout` without a matching product. With `expired`,
-        expired products are included.
+        It sleeps until there are products. Iteration ends after `timeout` without a matching product. From a time in
+        the future, it begins with the first product that is inserted then. With `expired`, expired products are
+        included.
         """
         read = self.reader(selection, limit, bytes_limit, allowed, expired=expired)
-        return Follower(
-            self.kernel,
-            read,
-            partial(self.check_open, always=False),
-            self.resolve(start),
-            None if timeout is None else parse_age(timeout, "timeout"),
-        )
+        try:
+            position, find_start = self.resolve(start), None
+        except StartAheadError:
+            position, find_start = self.next, partial(self.resolve, start)
+        timeout_s = None if timeout is None else parse_age(timeout, "timeout")
+        return Follower(self.kernel, read, partial(self.check_open, always=False), position, timeout_s, find_start)
 
     def reader(
         self, selection: Wanted, limit: int, bytes_limit: int | str, allowed: Allowed | None = None, *,

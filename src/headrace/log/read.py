@@ -22,7 +22,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import OptionError, ProductDamagedError
+from headrace.errors import OptionError, ProductDamagedError, StartAheadError
 from headrace.kernel import _kernel as kernel
 from headrace.log.explain import REPAIR, explain, segment_path
 from headrace.log.seams import Clock
@@ -260,7 +260,8 @@ def _keep(rows: kernel.Rows, wanted: npt.NDArray[np.bool_], begin: int, limit: i
 def resolve_start(log: kernel.Log, start: Start, clock: Clock | None) -> int:
     """The sequence that `start` means now: itself, the oldest, the next, or the first one inserted since a time.
 
-    OptionError for a sequence beyond the end: products that are put until then would be skipped in silence.
+    OptionError for a sequence beyond the end: products that are put until then would be skipped in silence; and
+    StartAheadError for a time in the future: products that are put until then would not be skipped.
     """
     if isinstance(start, int) and not isinstance(start, bool):
         if not 0 <= start < 1 << 63:
@@ -275,7 +276,14 @@ def resolve_start(log: kernel.Log, start: Start, clock: Clock | None) -> int:
         return log.oldest
     if start == "next":
         return log.head
-    return log.first_since(time_of(start, clock.now_ns() if clock else log.now_ns()))
+    now_ns = clock.now_ns() if clock else log.now_ns()
+    since_ns = time_of(start, now_ns)
+    if since_ns > now_ns:
+        raise StartAheadError(
+            f"start {start!s} is in the future", "follow from there, which waits; or give a station a start_time",
+            (since_ns - now_ns) / 1e9,
+        )  # fmt: skip
+    return log.first_since(since_ns)
 
 
 def time_of(start: Start, now_ns: int) -> int:

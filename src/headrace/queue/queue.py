@@ -315,7 +315,8 @@ class Queue:
     ) -> Follower:  # fmt: skip
         """Batches from `start` on, as they arrive, for `for` and `async for`.
 
-        It sleeps until there are products. Iteration ends after `timeout` without a matching product.
+        It sleeps until there are products. Iteration ends after `timeout` without a matching product. From a time in
+        the future, it begins with the first product that is inserted then, and the timeout counts from there.
         """
         return self._log.follow(start, selection, limit=limit, bytes_limit=bytes_limit, timeout=timeout)
 

@@ -18,7 +18,7 @@ from headrace.link.scouting import Scouting
 from headrace.log.config import DEDUPS, DURABILITIES, HASHES, Dedup, Durability, Hash
 from headrace.selection import Selection
 from headrace.selection.table_keys import CLAUSES, SELECTION
-from headrace.site.channels import ChannelTable
+from headrace.site.channels import TIME, ChannelTable
 from headrace.site.kinds import (
     DICTIONARY_FILE,
     ENDPOINTS,
@@ -34,6 +34,7 @@ from headrace.site.kinds import (
 from headrace.timing.clock.terms import POLL_S, POLL_S_MAX, POLL_S_MIN, SOURCES, Source
 from headrace.toml.kinds import FILE, FLAG, FOLDER, NAME, OUTPUT_FILE, START, age, choice, count
 from headrace.toml.layout import Layout, Table
+from headrace.units import format_time
 
 Mode = Literal["router", "peer", "client"]
 Redundancy = Literal["all", "failover"]
@@ -74,19 +75,25 @@ class ClockTable(msgspec.Struct, frozen=True, kw_only=True, rename={"poll_s": "p
     poll_s: Annotated[float, age(POLL_S_MIN, POLL_S_MAX, "64s")] = POLL_S
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, rename={"selection": "select", "start": "from"}):
+_REQUEST_KEYS = {"selection": "select", "start": "from", "start_time_ns": "start_time"}
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, rename=_REQUEST_KEYS):
     """[[request]]: what is wanted from other sites."""
 
     selection: Annotated[Selection, SELECTION]  # with the clauses that were given as keys
     name: Annotated[str, NAME] = ""  # "request 1" by default; never empty after loading
     start: Annotated[Literal["now", "oldest"] | float, START] = "now"  # a number: seconds back
+    start_time_ns: Annotated[int | None, TIME] = None  # nothing is requested before
     sites: Annotated[tuple[str, ...], SITE_NAMES] = ()  # none: any
     redundancy: Annotated[Redundancy, choice(*get_args(Redundancy))] = "all"
 
     @property
     def begin_at(self) -> str:
-        """`start` as `Queue.resolve` takes it."""
-        return "next" if self.start == "now" else str(START.write(self.start))
+        """Where it begins, as `Queue.resolve` takes it: `now` of a request with a start time is that time."""
+        if self.start == "now":
+            return "next" if self.start_time_ns is None else format_time(self.start_time_ns)
+        return str(START.write(self.start))
 
 
 class Allow(msgspec.Struct, frozen=True, kw_only=True):

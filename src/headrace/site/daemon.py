@@ -11,6 +11,7 @@ there ends the process.)
 
 import logging
 import os
+import select
 import signal
 import socket
 import time
@@ -24,15 +25,25 @@ from headrace.errors import HeadraceError
 from headrace.link.presence import close_in_turn
 from headrace.link.session import SessionTerms, locators, open_session
 from headrace.queue import Queue
+from headrace.queue.queue import log_of
 from headrace.relay.receive.counts import Tally
 from headrace.site.channels import open_channels
 from headrace.site.config import SiteConfig
 from headrace.site.loading import check_warnings, load_config, load_functions_of
 from headrace.site.logs import begin_logs
 from headrace.site.site import Site
-from headrace.site.terms import clock_terms, open_queue, principal_of, requests_of, rules_of, session_terms
+from headrace.site.terms import (
+    clock_terms,
+    next_start_ns,
+    open_queue,
+    principal_of,
+    requests_of,
+    rules_of,
+    session_terms,
+)
 
 _SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+_START_S_MAX = 10.0  # the clock may be corrected while a request waits for its start time
 _RECOVERABLE = (HeadraceError, OSError, zenoh.ZError)
 
 log = logging.getLogger("headrace.site")
@@ -85,10 +96,23 @@ class Daemon:
                 log.info("site %s has stopped", name)
 
     def _serve(self, noted: int, queue: Queue) -> None:
-        while os.read(noted, 1)[0] == signal.SIGHUP:
+        while self._next_signal(noted, queue) == signal.SIGHUP:
             notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
             self._reload(queue)
             notify("READY=1")
+
+    def _next_signal(self, noted: int, queue: Queue) -> int:
+        """Wait for a signal; meanwhile, requests become active at their start time."""
+        while True:
+            config, now_ns = self._running.config, log_of(queue).now_ns()
+            active = requests_of(config, now_ns)
+            if active != self._running.site.requests:
+                self._running.site.change_requests(active)
+                log.info("requests have become active at their start time")
+            start_ns = next_start_ns(config, now_ns)
+            wait_s = None if start_ns is None else min(_START_S_MAX, (start_ns - now_ns) / 1e9)
+            if select.select([noted], [], [], wait_s)[0]:
+                return os.read(noted, 1)[0]
 
     def _reload(self, queue: Queue) -> None:
         """Put the new configuration into force, or keep the old one; an error only if neither works any more."""
@@ -127,7 +151,7 @@ class Daemon:
             self._running = Running(config, terms, queue, self._tally)
             return
         if config.request != running.config.request:
-            running.site.change_requests(requests_of(config))
+            running.site.change_requests(requests_of(config, log_of(queue).now_ns()))
         if config.clock != running.config.clock:
             running.site.change_clock(clock_terms(config))
 
@@ -145,7 +169,7 @@ def _note_signals() -> int:
 
 def _start(config: SiteConfig, session: zenoh.Session, terms: SessionTerms, queue: Queue, tally: Tally) -> Site:
     return Site(
-        session, queue, requests_of(config), beat_s=config.site.beat_s, rules=rules_of(config),
+        session, queue, requests_of(config, log_of(queue).now_ns()), beat_s=config.site.beat_s, rules=rules_of(config),
         principal=principal_of(config), terms=terms, tally=tally, clock=clock_terms(config),
     )  # fmt: skip
 

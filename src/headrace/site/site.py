@@ -180,6 +180,11 @@ class Site:
             self._tally,
         )  # fmt: skip
 
+    @property
+    def requests(self) -> list[Request]:
+        """Those that are in force."""
+        return self._receiver.requests
+
     def change_requests(self, requests: list[Request]) -> None:
         """Replace the requests; those that stay continue at their position."""
         self._receiver.close()

@@ -36,11 +36,18 @@ def clock_terms(config: SiteConfig) -> ClockTerms:
     return ClockTerms(config.clock.source, config.clock.servers, config.clock.poll_s)
 
 
-def requests_of(config: SiteConfig) -> list[Request]:
+def requests_of(config: SiteConfig, now_ns: int) -> list[Request]:
+    """The requests that are active at this time."""
     return [
         Request(request.name, request.selection, request.begin_at, request.sites, request.redundancy)
         for request in config.request
+        if (request.start_time_ns or 0) <= now_ns
     ]
+
+
+def next_start_ns(config: SiteConfig, now_ns: int) -> int | None:
+    """When the next request becomes active; None if all are."""
+    return min((each.start_time_ns for each in config.request if (each.start_time_ns or 0) > now_ns), default=None)
 
 
 def session_terms(config: SiteConfig) -> SessionTerms:

@@ -153,8 +153,8 @@ def test_a_new_keeper_continues_from_the_words_of_the_last_one(servers: list[Udp
     for each in servers:
         each.behaviour = None
     again, _ = start(terms, machine, clock)
-    state = state_of(again, lambda now: now.situation == "holdover")
-    assert state.why == "no server replies"
+    state = state_of(again, lambda now: now.situation == "holdover" and now.why == "no server replies")
+    assert state.source == "ntp"
     assert abs(error_ns(clock)) <= bound_ns(clock) < 200 * MS
 
 

@@ -405,6 +405,10 @@ class Connection:
         """Wait between two attempts, longer each time, and not beyond the end of the call."""
         finish(self.pause_by(BLOCKING, turn, until))
 
+    async def pause_for(self, wait: Wait, seconds: float) -> None:
+        """Sleep, waiting as `wait` does; `close` ends it."""
+        await wait.pause(self._closed, seconds)
+
     async def pause_by(self, wait: Wait, turn: int, until: float | None = None) -> None:
         """As `pause`, waiting as `wait` does."""
         pause_s = _PAUSES_S[min(turn, len(_PAUSES_S) - 1)]

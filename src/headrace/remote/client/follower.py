@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from headrace.errors import ProductDamagedError
+from headrace.errors import ProductDamagedError, StartAheadError
 from headrace.log.log import Wanted
 from headrace.log.read import Start, check_limit
 from headrace.product.batch import Batch
@@ -32,6 +32,9 @@ from headrace.units import parse_size
 
 if TYPE_CHECKING:
     from headrace.remote.client.queue import RemoteQueue
+
+_INACTIVE_S = 0.2  # longest sleep before it becomes active: `stop` ends it
+_ASK_S = 60.0  # how often the site is asked meanwhile: its clock may be corrected
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +107,18 @@ class RemoteFollower:
 
     def __init__(
         self, queue: "RemoteQueue", connection: Connection, terms: ReadTerms, start: int, timeout_s: float | None,
-        spent_s: float = 0.0,
+        spent_s: float = 0.0, later: Resolve | None = None,
     ) -> None:  # fmt: skip
-        """`spent_s` is what the calls that found the start took: they count towards the first timeout."""
+        """`spent_s` is what the calls that found the start took: they count towards the first timeout.
+
+        `later` is the call that finds the start if that is a time in the future: until then the follower is inactive.
+        """
         self._queue = queue  # which closes the connection when it is collected
         self._connection, self._terms, self._timeout_s, self._spent_s = connection, terms, timeout_s, spent_s
         self._number = connection.new_follower() if terms.counts else 0
         self._ahead: _PendingRead | None = None
         self._stopped = False
+        self._later, self._asked_s, self._left_s = later, 0.0, 0.0
         self.position = start
 
     def stop(self) -> None:
@@ -129,6 +136,8 @@ class RemoteFollower:
 
     async def _next_nowait(self, wait: Wait) -> Batch | None:
         self._connection.check_open()
+        if await self._inactive_s(wait):
+            return None
         ahead = self._ahead
         if ahead is not None and (not ahead.is_ready or ahead.position != self.position):
             ahead.pending.cancel()
@@ -149,6 +158,9 @@ class RemoteFollower:
         finish(self._wait(BLOCKING, timeout_s))
 
     async def _wait(self, wait: Wait, timeout_s: float) -> None:
+        if inactive_s := await self._inactive_s(wait):
+            await self._connection.pause_for(wait, min(timeout_s, inactive_s, _INACTIVE_S))
+            return
         ahead = self._ahead
         if ahead is None or ahead.position != self.position:
             ahead = await self._call(wait, min(timeout_s, WAIT_S_MAX))
@@ -166,6 +178,8 @@ class RemoteFollower:
 
     async def _next(self, wait: Wait) -> Batch | None:
         """The next batch; None at the end of the iteration."""
+        while not self._stopped and (inactive_s := await self._inactive_s(wait)):
+            await self._connection.pause_for(wait, min(inactive_s, _INACTIVE_S))
         begun = time.monotonic()
         deadline = None if self._timeout_s is None else begun + self._timeout_s - self._spent_s
         self._spent_s, turn = 0.0, 0
@@ -209,6 +223,18 @@ class RemoteFollower:
         self.stop()
 
     # --- calls ------------------------------------------------------------------------------------
+
+    async def _inactive_s(self, wait: Wait) -> float:
+        """How long until it becomes active, by the clock of the site; 0.0: it is."""
+        if self._later is None or time.monotonic() < self._asked_s + min(self._left_s, _ASK_S):
+            return 0.0 if self._later is None else max(0.001, self._left_s - (time.monotonic() - self._asked_s))
+        try:
+            reply = (await self._connection.ask_by(wait, self._later, Number))[0]
+        except StartAheadError as error:
+            self._asked_s, self._left_s = time.monotonic(), max(error.ahead_s, 0.001)
+            return self._left_s
+        self.position, self._later = reply.value, None
+        return 0.0
 
     async def _pending_read(self, wait: Wait, deadline: float | None) -> tuple[_PendingRead, bool]:
         """The call at the position, and whether it is new: only a new one was sent after `__next__` was called."""
@@ -266,7 +292,11 @@ def follow_from(
 ) -> RemoteFollower:
     """A follower; calls made since `begun` count towards its timeout."""
     until = None if timeout_s is None else begun + timeout_s
-    position = connection.ask(Resolve(start_text(start)), Number, within_s=within_s(until))[0].value
+    resolve = Resolve(start_text(start))
+    try:
+        position = connection.ask(resolve, Number, within_s=within_s(until))[0].value
+    except StartAheadError:
+        return RemoteFollower(queue, connection, terms, 0, timeout_s, later=resolve)
     return RemoteFollower(queue, connection, terms, position, timeout_s, time.monotonic() - begun)
 
 

@@ -190,6 +190,7 @@ def _newer_reply(head: bytes, error: Exception) -> Reply:
 
 _ATTRIBUTES = {  # arguments of an error class besides problem and hint
     "SelectionError": ("column", "excerpt"),
+    "StartAheadError": ("ahead_s",),
     "TermsError": ("conflicts",),
     "ConfigError": ("problems",),
     "BlockedError": ("waits_for",),

@@ -187,11 +187,12 @@ class Steering:
         agreed_ns, servers = self._ntp.elected_ns, self._ntp.servers
         if agreed_ns and boot_ns - agreed_ns < 3 * max(each.poll_s for each in servers) * _NS + 10 * _NS:
             return "synchronised", ""
+        known: Situation = "unsynchronised" if self._ntp.estimate(boot_ns) is None else "holdover"
         if any(each.state == "waiting" for each in servers):
-            return "starting", "the servers have not replied yet"
+            return ("holdover" if known == "holdover" else "starting"), "the servers have not replied yet"
         replying = sum(each.state == "reachable" for each in servers)
         why = f"{replying} of {len(servers)} servers reply, and no majority agrees" if replying else "no server replies"
-        return ("holdover" if self._ntp.estimate(boot_ns) is not None else "unsynchronised"), why
+        return known, why
 
     def _server(self, server: Association, offset_ns: int, boot_ns: int) -> ServerState:
         rate, last = self._ntp.frequency.rate, server.last
