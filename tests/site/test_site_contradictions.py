@@ -39,7 +39,7 @@ def files(tmp_path: Path) -> None:
         (TLS, "3: [tls]: no endpoint uses it"),
         ("[clock]\nsource = 'ntp'\n", "4: [clock] source: \"ntp\" needs servers"),
         ("[clock]\nsource = 'system'\nservers = ['a']\n", "5: [clock] servers: \"system\" uses no servers"),
-        ("[clock]\nservers = ['a', 'b', 'A:123']\n", "4: [clock] servers: 'a' is named twice"),
+        ("[clock]\nservers = ['a', 'b', 'A:123']\n", "4: [clock] servers: 'A:123' is listed twice"),
         ("[users]\n", "3: [users]: it is empty"),
         (f"{USERS}name = 'a'\n", "5: [users] name: it has no effect without password_file"),
         (f"{USERS}password_file = 'p'\n", "5: [users] password_file: it has no effect without name"),

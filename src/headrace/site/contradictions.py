@@ -73,9 +73,6 @@ def _about_clock(config: SiteConfig) -> Iterator[Contradiction]:
         )
     if clock.source == "system" and clock.servers:
         yield Contradiction((servers, source), '"system" uses no servers', 'leave them out, or choose "auto" or "ntp"')
-    for place, server in enumerate(clock.servers):
-        if server in clock.servers[:place]:
-            yield Contradiction(((*servers, place), servers), f"{server!r} is named twice", "leave one out")
     if len(clock.servers) > SERVERS_MAX:
         yield Contradiction((servers,), f"there are {len(clock.servers)} servers", f"give at most {SERVERS_MAX}")
 
