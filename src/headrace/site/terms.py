@@ -47,7 +47,8 @@ def requests_of(config: SiteConfig, now_ns: int) -> list[Request]:
 
 def next_start_ns(config: SiteConfig, now_ns: int) -> int | None:
     """When the next request becomes active; None if all are."""
-    return min((each.start_time_ns for each in config.request if (each.start_time_ns or 0) > now_ns), default=None)
+    starts = [each.start_time_ns or 0 for each in config.request]
+    return min((each for each in starts if each > now_ns), default=None)
 
 
 def session_terms(config: SiteConfig) -> SessionTerms:
