@@ -245,6 +245,31 @@ def relay(place: str | None, scale: float, as_json: bool) -> None:
         )
 
 
+@bench.command("payload", short_help="Large files; compression.")
+@_place_option
+@_scale_option
+@json_option
+def payload(place: str | None, scale: float, as_json: bool) -> None:
+    """Measure payloads: a large file in fragments, beside rsync and scp, and what is sent again after a break.
+
+    \b
+    Example:
+      headrace bench payload
+      headrace bench payload --place /var/tmp --scale 0.1 --json
+    """
+    from headrace.bench import payload as measured
+
+    with _place(place) as (folder, kept_in):
+        _measure(
+            "payload",
+            f"payload --scale {scale:g}",
+            kept_in,
+            lambda progress: measured.run(folder, scale, progress),
+            measured.NOT_MEASURED,
+            as_json,
+        )
+
+
 @bench.command("clients", short_help="Hundreds of remote consumers and suppliers.")
 @_place_option
 @click.option(

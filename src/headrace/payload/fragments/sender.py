@@ -161,7 +161,8 @@ class Sender:
         self._listen_error: HeadraceError | None = None
         self._sequences, self._totals = [0], [0]  # of what was put: sequences, and bytes up to there
         self._reads = ThreadPoolExecutor(2, "headrace-fragment")
-        self._buffers: list[bytearray] = []
+        self._fetching: dict[tuple[str, int], Future[memoryview]] = {}  # by transfer and number
+        self._free: list[memoryview] = []  # buffers to use again
         self._session = os.urandom(8)
         self._moved_s = self._reminded_s = time.monotonic()
         self._reminders = 0
@@ -415,44 +416,48 @@ class Sender:
         return {name for name, each in self._receivers.items() if now - each.heard_s < _ACTIVE_S}
 
     def _put_fragments(self, batch: list[tuple[Sending, int]]) -> None:
-        reads = [
-            self._reads.submit(self._read, *each, buffer)
-            for each, buffer in zip(batch, self._rooms(batch), strict=True)
-        ]
-        good = self._finished(batch, reads)
+        """Put a batch, while the threads read and hash the fragments behind it."""
+        good = self._fetched(batch)
         if not good:
             return
-        sizes = [s.manifest.length_of(n) for s, n, _ in good]
+        self._fetch_ahead(*batch[-1], len(batch))
         receipt = self._queue.put_many(
             [view for _, _, view in good], feed=self._feed, ident=[ident_of(s.manifest, n) for s, n, _ in good],
             signature=[self._signature(s, n) for s, n, _ in good],
             **facts_of([Mark(s.manifest.transfer, n, s.manifest.count) for s, n, _ in good]),
         )  # fmt: skip
-        for (sending, number, _), sequence, size in zip(good, receipt.sequences.tolist(), sizes, strict=True):
-            self.statistics.again_bytes += size if sending.attempts[number] else 0
-            self.statistics.sent_bytes += size
+        for (sending, number, view), sequence in zip(good, receipt.sequences.tolist(), strict=True):
+            self.statistics.again_bytes += view.nbytes if sending.attempts[number] else 0
+            self.statistics.sent_bytes += view.nbytes
             sending.sent[number], sending.to_send[number] = sequence, False
             sending.attempts[number] += 1
-            self._count(sequence, size)
+            self._count(sequence, view.nbytes)
+            self._free.append(view)
         self._note_progress()
 
-    def _rooms(self, batch: list[tuple[Sending, int]]) -> list[memoryview]:
-        """A buffer for each; they are used again for the next batch."""
-        while len(self._buffers) < len(batch):
-            self._buffers.append(bytearray())
-        rooms = []
-        for place, (sending, number) in enumerate(batch):
+    def _fetch(self, sending: Sending, number: int) -> "Future[memoryview]":
+        """Begin to read a fragment, unless that was begun before."""
+        key = (sending.manifest.transfer, number)
+        if key not in self._fetching:
             length = sending.manifest.length_of(number)
-            if len(self._buffers[place]) < length:
-                self._buffers[place] = bytearray(length)
-            rooms.append(memoryview(self._buffers[place])[:length])
-        return rooms
+            buffer = self._free.pop() if self._free else memoryview(bytearray())
+            if len(buffer) != length:
+                buffer = memoryview(bytearray(length))
+            self._fetching[key] = self._reads.submit(self._read, sending, number, buffer)
+        return self._fetching[key]
 
-    def _finished(
-        self, batch: list[tuple[Sending, int]], reads: "list[Future[memoryview]]"
-    ) -> list[tuple[Sending, int, memoryview]]:
+    def _fetch_ahead(self, sending: Sending, number: int, count: int) -> None:
+        """Begin to read the fragments behind this one; forget those that are not needed any more."""
+        behind = number + 1 + np.flatnonzero(sending.to_send[number + 1 :])[:count]
+        ahead = {(sending.manifest.transfer, each) for each in behind.tolist()}
+        self._fetching = {key: read for key, read in self._fetching.items() if key in ahead}
+        for each in behind.tolist():
+            self._fetch(sending, each)
+
+    def _fetched(self, batch: list[tuple[Sending, int]]) -> list[tuple[Sending, int, memoryview]]:
         """What was read; a file that cannot be read is withdrawn."""
         good: list[tuple[Sending, int, memoryview]] = []
+        reads = [self._fetch(*each) for each in batch]
         for (sending, number), read in zip(batch, reads, strict=True):
             try:
                 good.append((sending, number, read.result()))

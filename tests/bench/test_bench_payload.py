@@ -1,0 +1,29 @@
+"""The benchmark of payloads runs, small, so that it does not rot. Nothing is timed here."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from headrace.bench import payload_files
+from headrace.bench.loopback_ssh import LoopbackSsh
+from headrace.bench.report import Figure
+from headrace.cli.bench import bench
+
+
+def test_the_benchmark_of_files_takes_all_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payload_files, "QUEUE_BYTES", 16 << 20)
+    monkeypatch.setattr(payload_files, "_others", lambda *words: [Figure("file-scp", "scp", 1.0, "MB/s")])
+    done = CliRunner().invoke(bench, ["payload", "--scale", "0.001", "--json"], catch_exceptions=False)
+    assert done.exit_code == 0
+    figures = {figure["name"]: figure["value"] for figure in json.loads(done.stdout)["figures"]}
+    assert [name for name in figures if name.startswith("file-")] == [
+        "file-scp", "file-queue", "file-site", "file-upload", "file-again",
+    ]  # fmt: skip
+    assert figures["file-again"] <= 5
+
+
+def test_only_commands_that_are_installed_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/scp" if name == "scp" else None)
+    assert list(LoopbackSsh(22, Path("key")).copies(Path("a"), Path("b"))) == ["scp"]
