@@ -14,12 +14,13 @@ from headrace.cli.bench import bench
 
 def test_the_benchmark_of_files_takes_all_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payload_files, "QUEUE_BYTES", 16 << 20)
+    monkeypatch.setattr(payload_files, "WAYS", {"site": "over TCP"})
     monkeypatch.setattr(payload_files, "_others", lambda *words: [Figure("file-scp", "scp", 1.0, "MB/s")])
     done = CliRunner().invoke(bench, ["payload", "--scale", "0.001", "--json"], catch_exceptions=False)
     assert done.exit_code == 0
     figures = {figure["name"]: figure["value"] for figure in json.loads(done.stdout)["figures"]}
     assert [name for name in figures if name.startswith("file-")] == [
-        "file-scp", "file-queue", "file-site", "file-upload", "file-again",
+        "file-scp", "file-site", "file-again",
     ]  # fmt: skip
     assert figures["file-again"] <= 5
 

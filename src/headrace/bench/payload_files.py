@@ -30,6 +30,11 @@ from headrace.remote import connect
 from headrace.site.site import Site
 
 FEED = "files"
+WAYS = {
+    "queue": "through a queue on one machine",
+    "site": "put beside a site, received over TCP from it",
+    "upload": "sent over TCP to a site, received beside it",
+}
 FILE_BYTES = 2 << 30
 QUEUE_BYTES = 1 << 30
 GOAL_MB_S = 800.0
@@ -45,11 +50,7 @@ def figures(place: Path, scale: float, progress: Announce) -> Iterator[Figure]:
     others = _others(place, file, progress)
     yield from others
     beside = ", ".join(f"{each.name.removeprefix('file-')} {each.value:,.0f} MB/s" for each in others) or "not found"
-    for way, what in (
-        ("queue", "through a queue on one machine"),
-        ("site", "put beside a site, received over TCP from it"),
-        ("upload", "sent over TCP to a site, received beside it"),
-    ):
+    for way, what in WAYS.items():
         progress(f"a file {what}")
         rate, _ = _transfer(place, file, way)
         yield Figure(f"file-{way}", f"a file, {what}", rate / 1e6, "MB/s", GOAL_MB_S, beside=beside)
