@@ -18,7 +18,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text().partition(
 ARRAYS = (page.PageHead, beat.Beat)
 NAMED = (
     query.IdentifyReply, query.ResolveReply, inventory.InventoryReply, query.LocateReply,
-    query.TraceReply, source.Source, query.ListenReply, query.MeasureReply, description.Description,
+    query.TraceReply, source.Source, query.ListenReply, query.DictionaryReply, query.MeasureReply, description.Description,
     description.LinkStatus, description.FeedStatus, description.RequestStatus, description.UpstreamStatus,
     description.StreamStatus, description.Problem, flows.FlowStatistics, state.ClockState,
     state.ServerState,

@@ -25,6 +25,7 @@ from headrace.kernel import _kernel as kernel
 from headrace.log.config import QueueConfig
 from headrace.log.explain import explain
 from headrace.product.batch import Batch, rows_behind
+from headrace.product.expansion import DictionarySource
 from headrace.product.feed import check_feed
 from headrace.product.options import with_compression
 from headrace.product.put import check_origin
@@ -44,12 +45,13 @@ class Names:
     At most 4096 origins and 258,048 feeds, as in a queue. Threads may share it.
     """
 
-    __slots__ = ("feeds", "origins", "texts")
+    __slots__ = ("dictionaries", "feeds", "origins", "texts")
 
     def __init__(self) -> None:
         self.feeds: dict[str, int] = {}
         self.origins: dict[str, int] = {}
         self.texts: list[str] = []
+        self.dictionaries: DictionarySource | None = None  # of compressed products
 
 
 def read_batch(data: "Buffer", names: Names) -> Batch:
@@ -65,6 +67,7 @@ def read_batch(data: "Buffer", names: Names) -> Batch:
             "request it again; if it stays invalid, its sender is at fault",
             error.file,
         ) from None
+    rows.lend(names.dictionaries)
     return Batch(rows, names.texts)
 
 

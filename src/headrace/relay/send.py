@@ -26,6 +26,7 @@ import zenoh
 
 from headrace.errors import FabricError, HeadraceError
 from headrace.link.keys import OWN, beat_key, live_key
+from headrace.payload.compression.link import ENCODING, shrunk
 from headrace.product.batch import Batch
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
@@ -45,9 +46,9 @@ _GRACE_S = 5.0  # to subscribe to a new stream while others wait for room
 log = logging.getLogger("headrace.fabric")
 
 
-def stream_name(selection: Selection) -> str:
-    """Equal selections have the same stream."""
-    return hashlib.blake2b(str(selection).encode(), digest_size=8).hexdigest()
+def stream_name(selection: Selection, compresses: bool = False) -> str:
+    """Equal selections have the same stream, and another one if its pages are compressed for the link."""
+    return hashlib.blake2b(f"{selection}{' zstd' * compresses}".encode(), digest_size=8).hexdigest()
 
 
 class Stream:
@@ -55,9 +56,9 @@ class Stream:
 
     def __init__(
         self, session: zenoh.Session, queue: Queue, site: str, name: str, selection: Selection, *, started_ns: int,
-        interval_ms: int, too_large: TooLarge,
+        interval_ms: int, too_large: TooLarge, compresses: bool = False,
     ) -> None:  # fmt: skip
-        self.name, self.selection = name, selection
+        self.name, self.selection, self._compresses = name, selection, compresses
         self._started_ns, self._interval_ms = started_ns, interval_ms
         self._session, self._queue, self._site = session, queue, site
         self._queue_id = queue_id(queue)
@@ -113,7 +114,12 @@ class Stream:
             self._queue.next, len(sequences), log_of(self._queue).now_ns(),
             sequences=b"" if self.name == OWN else sequence_bytes(sequences),
         )  # fmt: skip
-        self._publisher(feed).put(records_of(batch, rows), attachment=encode_head(head))
+        records = records_of(batch, rows)
+        small = shrunk(records) if self._compresses else None
+        if small is None:
+            self._publisher(feed).put(records, attachment=encode_head(head))
+        else:
+            self._publisher(feed).put(small, attachment=encode_head(head), encoding=ENCODING)
         self._last[feed] = self._recent[feed] = upto
         self.pages += 1
         self.products += len(sequences)
@@ -173,8 +179,10 @@ class Streams:
         for thread in self._threads:
             thread.start()
 
-    def listen(self, selection: Selection) -> str:
+    def listen(self, selection: Selection, compresses: bool = False) -> str:
         """Return the name of this selection's stream; make the stream if it does not exist.
+
+        `compresses`: a stream whose pages are compressed for the link.
 
         Raises FabricError if the selection is unfit for a stream, or the site has STREAMS_MAX streams in use.
         """
@@ -183,7 +191,7 @@ class Streams:
                 "a stream's selection must not have `every` or a function: their result depends on the reader",
                 "use them at a station of your own queue",
             )
-        name = stream_name(selection)
+        name = stream_name(selection, compresses)
         with self._lock:
             if name not in self._streams:
                 if len(self._streams) >= STREAMS_MAX:
@@ -192,14 +200,14 @@ class Streams:
                     raise FabricError(
                         f"site {self._site} has {STREAMS_MAX} streams, the maximum", "request fewer selections"
                     )
-                self._streams[name] = self._make(name, selection)
+                self._streams[name] = self._make(name, selection, compresses)
             self._subscribed[name] = time.monotonic()
         return name
 
-    def _make(self, name: str, selection: Selection) -> Stream:
+    def _make(self, name: str, selection: Selection, compresses: bool = False) -> Stream:
         return Stream(
             self._session, self._queue, self._site, name, selection, started_ns=self._started_ns,
-            interval_ms=round(1000 * self._beat_s), too_large=self._too_large,
+            interval_ms=round(1000 * self._beat_s), too_large=self._too_large, compresses=compresses,
         )  # fmt: skip
 
     def all(self) -> list[Stream]:

@@ -23,10 +23,12 @@ from headrace.errors import HeadraceError
 from headrace.link.access import Rule, feed_test, principal_in, receivable
 from headrace.link.declarations import Declarations
 from headrace.link.keys import log_key
+from headrace.payload.compression.link import ENCODING, is_asked, shrunk
 from headrace.product.batch import Lost
 from headrace.product.feed import FeedPattern
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
+from headrace.relay.dictionaries import give_dictionary
 from headrace.relay.examine import Examined, Examiner, TooLarge
 from headrace.relay.inventory import list_held, locate
 from headrace.relay.messages.beat import INTERVAL_S
@@ -36,6 +38,8 @@ from headrace.relay.messages.page import VERSION, PageHead, encode_head, queue_i
 from headrace.relay.messages.query import (
     PATTERNS_MAX,
     Describe,
+    DictionaryReply,
+    GetDictionary,
     Identify,
     IdentifyReply,
     Inventory,
@@ -64,13 +68,15 @@ log = logging.getLogger("headrace.fabric")
 _THREADS = 3
 _BACKLOG = 256  # queries that may wait
 
-OpenStream = Callable[[Selection], str]
+OpenStream = Callable[[Selection, bool], str]
 Narrow = Callable[[int, int], tuple[int, int]]
 FindSources = Callable[[int, int], tuple[tuple[Source, ...], tuple[int, int]]]
 MakeDescription = Callable[["Server"], Description]
+ShortQuery = Identify | Resolve | Inventory | Locate | Trace | Listen | GetDictionary | Describe | Measure
 ShortReply = (
-    IdentifyReply | ResolveReply | InventoryReply | LocateReply | TraceReply | ListenReply | MeasureReply | Description
-)
+    IdentifyReply | ResolveReply | InventoryReply | LocateReply | TraceReply | ListenReply | DictionaryReply
+    | MeasureReply | Description
+)  # fmt: skip
 
 
 class Server:
@@ -117,10 +123,12 @@ class Server:
             if isinstance(query, Read):
                 allowed = receivable(self._rules, principal_in(key))
                 pager = Pager(self._queue, self._site, allowed, self._too_large, self._narrow)
+                compresses = is_asked(received.parameters)
                 for head, records in pager.pages(query):
-                    received.reply(key, records, attachment=head)
+                    _send_page(received, key, head, records, compresses=compresses)
             else:
-                received.reply(key, encode(self._short_reply(query, principal_in(key))))
+                reply = self._short_reply(query, principal_in(key), is_asked(received.parameters))
+                received.reply(key, encode(reply))
             self.answered += 1
         except zenoh.ZError:  # the client has gone
             self.refused += 1
@@ -135,9 +143,7 @@ class Server:
         with suppress(zenoh.ZError):  # the client has gone
             query.reply_err(why)
 
-    def _short_reply(
-        self, query: Identify | Resolve | Inventory | Locate | Trace | Listen | Describe | Measure, name: str | None
-    ) -> ShortReply:
+    def _short_reply(self, query: ShortQuery, name: str | None, compresses: bool = False) -> ShortReply:
         if isinstance(query, Resolve):
             return ResolveReply(self._queue.resolve(query.start))
         if isinstance(query, Inventory):
@@ -149,7 +155,9 @@ class Server:
             sources, rest = self._find_sources(query.first, query.last) if self._find_sources else unknown
             return TraceReply(queue_id(self._queue), sources, *rest)
         if isinstance(query, Listen):
-            return ListenReply(self._listen(selection_in(query)))
+            return ListenReply(self._listen(selection_in(query), compresses))
+        if isinstance(query, GetDictionary):
+            return DictionaryReply(give_dictionary(self._queue, query.number, receivable(self._rules, name)))
         if isinstance(query, Describe):
             return visible_to(self._describe(self), receivable(self._rules, name))
         if isinstance(query, Measure):
@@ -168,6 +176,14 @@ class Server:
             self._backlog.put(None)
         for thread in self._threads:
             thread.join()
+
+
+def _send_page(received: zenoh.Query, key: str, head: bytes, records: bytes, *, compresses: bool) -> None:
+    small = shrunk(records) if compresses else None
+    if small is None:
+        received.reply(key, records, attachment=head)
+    else:
+        received.reply(key, small, attachment=head, encoding=ENCODING)
 
 
 class Pager:

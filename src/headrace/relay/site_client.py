@@ -13,7 +13,7 @@ on round trips.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import zenoh
@@ -22,7 +22,8 @@ from headrace.errors import FabricError
 from headrace.link.access import principal_key
 from headrace.link.keys import log_key
 from headrace.log.records import Names
-from headrace.relay.messages.page import Page, decode, decode_head
+from headrace.payload.compression.link import ENCODING, asking, unfolded
+from headrace.relay.messages.page import PAGE_BYTES_MAX, Page, decode, decode_head
 from headrace.relay.messages.query import Query, Read, Resolve, ResolveReply, Unreachable, decode_reply, encode
 
 ROUND_TRIPS = 3
@@ -44,9 +45,13 @@ _Pending = tuple[Read, Iterator[tuple[bytes, bytes]]]  # a query, and its replie
 class SiteClient:
     """For one site. `principal` is the name by which that site knows us, if it has access rules."""
 
-    def __init__(self, session: zenoh.Session, site: str, principal: str | None = None) -> None:
-        self._session, self.site = session, site
-        self._key = principal_key(log_key(site), principal)
+    def __init__(
+        self, session: zenoh.Session, site: str, principal: str | None = None, *, compress: str = "",
+        count: Callable[[int, int], None] | None = None,
+    ) -> None:  # fmt: skip
+        """`compress`: ask for compressed pages. `count` is told the bytes of each, on the link and as they are."""
+        self._session, self.site, self._count = session, site, count
+        self._key = asking(principal_key(log_key(site), principal), compress)
         self._pace = _Pace()
         self._prefetched: _Pending | None = None
 
@@ -108,8 +113,13 @@ class SiteClient:
         for reply in replies:
             if reply.ok is None:
                 raise Unreachable(reply.err.payload.to_bytes().decode(errors="replace") if reply.err else "no reply")
-            attachment = reply.ok.attachment
-            yield attachment.to_bytes() if attachment else b"", reply.ok.payload.to_bytes()
+            attachment, sent = reply.ok.attachment, reply.ok.payload.to_bytes()
+            payload = sent
+            if str(reply.ok.encoding) == ENCODING:
+                payload = unfolded(sent, PAGE_BYTES_MAX, f"a page of site {self.site}")
+            if self._count is not None:
+                self._count(len(sent), len(payload))
+            yield attachment.to_bytes() if attachment else b"", payload
 
 
 class _Pace:

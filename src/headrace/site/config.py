@@ -16,6 +16,7 @@ import msgspec
 from headrace.link.login import PASSWORD_FILE, USER
 from headrace.link.scouting import Scouting
 from headrace.log.config import DEDUPS, DURABILITIES, HASHES, Dedup, Durability, Hash
+from headrace.payload.compression.link import ZSTD
 from headrace.selection import Selection
 from headrace.selection.table_keys import CLAUSES, SELECTION
 from headrace.site.channels import TIME, ChannelTable
@@ -87,6 +88,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, rename=_REQUEST_KEYS):
     start_time_ns: Annotated[int | None, TIME] = None  # nothing is requested before
     sites: Annotated[tuple[str, ...], SITE_NAMES] = ()  # none: any
     redundancy: Annotated[Redundancy, choice(*get_args(Redundancy))] = "all"
+    compress: Annotated[str | None, choice(ZSTD)] = None
 
     @property
     def begin_at(self) -> str:

@@ -102,6 +102,7 @@ def _upstream(request: str, upstream: UpstreamThread) -> UpstreamStatus:
         counts.from_others, counts.live, counts.pulled, counts.gaps, counts.repairs, counts.refused,
         counts.latency_ns / 1e9, tuple(counts.lost), counts.lost_sequences, counts.left_out, upstream.stands_by,
         counts.from_standby, {reason: number for reason, number in counts.dropped.items() if number},
+        counts.wire_bytes, counts.page_bytes,
     )  # fmt: skip
 
 

@@ -73,6 +73,7 @@ select = 'wx/text/** ident ~ "^SA.. K" priority 5..'
 sites = ["site2", "site3"]              # from these sites; from any, if left out
 #start_time = "2026-11-15T12:00Z"       # nothing is requested before
 redundancy = "failover"                 # one of them at a time; "all": all at once, duplicates are dropped
+#compress = "zstd"                      # pages, for a slow link
 
 # Who may do what here. Without any [[allow]], the site is open to this machine and to clients that authenticate.
 #[[allow]]

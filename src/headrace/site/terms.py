@@ -39,7 +39,9 @@ def clock_terms(config: SiteConfig) -> ClockTerms:
 def requests_of(config: SiteConfig, now_ns: int) -> list[Request]:
     """The requests that are active at this time."""
     return [
-        Request(request.name, request.selection, request.begin_at, request.sites, request.redundancy)
+        Request(
+            request.name, request.selection, request.begin_at, request.sites, request.redundancy, request.compress or ""
+        )
         for request in config.request
         if (request.start_time_ns or 0) <= now_ns
     ]

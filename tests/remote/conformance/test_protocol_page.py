@@ -47,6 +47,7 @@ VALUES: dict[str, tuple[Any, ...]] = {  # a word of the page: the types that it 
     "keep": (calls.Attach.__annotations__["keep_s"],), "boolean": (bool,), "bytes": (bytes,),
     "bytes or nil": (bytes | None,), "options": (Options,), "upload": (fields.UploadId,), "part": (fields.PartBytes,), "Put": (put.Put,), "text or nil": (Text | None,),
     "integer 1 … 100,000": (calls.ReadProducts.__annotations__["limit"],),
+    "integer 1 … 4,294,967,295": (calls.GetDictionary.__annotations__["number"],),
     "integer 1 … 16 MiB": (calls.ReadProducts.__annotations__["bytes_limit"],),
     "integer from 1": (calls.Get.__annotations__["n"],), "list of integer, or nil": (list[Number64] | None,),
     "list of integer": (list[int],), "list of text": (list[str],), "map of integer to integer": (dict[int, int],),

@@ -1,13 +1,15 @@
 """Link: a whole message, compressed for the way to another site or client.
 
 The bytes of a page or of a batch are compressed as one: products of a feed resemble each other, so a page shrinks
-further than its products would one by one, and without a dictionary. Both ends agree on it first; a message says by
-`size`, the number of bytes before, that it is compressed, and 0 that it is not. A message that would not shrink travels
-as it is. A receiver allocates no more than `size` says, and refuses more than its limit before it allocates anything.
+further than its products would one by one, and without a dictionary. The receiver asks for it by the parameter
+`compress=zstd` of its Zenoh queries; the sender may comply, and says so by the encoding `application/zstd` of a
+message. A site that does not know the parameter replies as it always did. A message that would not shrink travels as it
+is. A receiver reads the size before the compression in the frame, and refuses more than its limit before it allocates
+anything.
 """
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import FabricMessageError, OptionError
 
@@ -15,12 +17,27 @@ if TYPE_CHECKING:
     import zstandard
 
 ZSTD = "zstd"
+ENCODING = "application/zstd"  # of a message that is compressed
+PARAMETER = "compress"
 _LEVEL = 1  # a link of a gigabit gains nothing from a higher one
 _SMALLEST = 256
-_local = threading.local()  # a compressor serves one thread at a time
+_of_thread = threading.local()  # a compressor serves one thread at a time
 
 
-def check_link(compress: object) -> str:
+class LinkCounts:
+    """Bytes of messages that were compressed for a link: on the link, and without that. Threads may share it."""
+
+    def __init__(self) -> None:
+        self.wire_bytes = self.plain_bytes = 0
+        self._lock = threading.Lock()
+
+    def add(self, wire_bytes: int, plain_bytes: int) -> None:
+        with self._lock:
+            self.wire_bytes += wire_bytes
+            self.plain_bytes += plain_bytes
+
+
+def check_link(compress: Any) -> str:
     """Return what compresses a link, "" for nothing; OptionError if it is unknown."""
     if compress is None or compress == "":
         return ""
@@ -29,28 +46,34 @@ def check_link(compress: object) -> str:
     return ZSTD
 
 
-def shrink(message: bytes) -> tuple[bytes, int]:
-    """The message for the link, and its size before; 0 if it travels as it is."""
+def asking(key: str, compress: str) -> str:
+    """The key of a query, with the parameter that asks for compressed replies."""
+    return f"{key}?{PARAMETER}={compress}" if compress else key
+
+
+def is_asked(parameters: Any) -> bool:
+    """Whether the parameters of a query ask for compressed replies."""
+    return bool(parameters.get(PARAMETER) == ZSTD)
+
+
+def shrunk(message: bytes) -> bytes | None:
+    """The message for the link; None if it is to travel as it is."""
     if len(message) < _SMALLEST:
-        return message, 0
+        return None
     frame: bytes = _compressor().compress(message)
-    return (frame, len(message)) if len(frame) < len(message) - len(message) // 16 else (message, 0)
+    return frame if len(frame) < len(message) - len(message) // 16 else None
 
 
-def unfold(message: bytes, size: int, size_max: int, what: str) -> bytes:
-    """The message before it was compressed; `size` and `what` are from its head and say what it is.
-
-    FabricMessageError if it is damaged, or larger than `size_max`.
-    """
-    if size == 0:
-        return message
-    if size > size_max:
-        raise FabricMessageError(f"{what} of {size} bytes is compressed", f"the limit is {size_max} bytes")
+def unfolded(message: bytes, size_max: int, what: str) -> bytes:
+    """The message before it was compressed; FabricMessageError if it is damaged, or larger than `size_max`."""
     import zstandard  # loaded by programs that compress something
 
     try:
-        if zstandard.frame_content_size(message) != size:
-            raise zstandard.ZstdError("the size is another one")
+        size = zstandard.frame_content_size(message)
+        if not 0 <= size <= size_max:
+            raise FabricMessageError(
+                f"{what} is compressed, and has {size} bytes without that", f"the limit is {size_max} bytes"
+            )
         whole: bytes = _decompressor().decompress(message, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise FabricMessageError(f"{what} does not expand: {error}", "it was changed on its way") from None
@@ -58,18 +81,18 @@ def unfold(message: bytes, size: int, size_max: int, what: str) -> bytes:
 
 
 def _compressor() -> "zstandard.ZstdCompressor":
-    if not hasattr(_local, "compressor"):
+    if not hasattr(_of_thread, "compressor"):
         import zstandard  # as above
 
-        _local.compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=False)
-    compressor: zstandard.ZstdCompressor = _local.compressor
+        _of_thread.compressor = zstandard.ZstdCompressor(level=_LEVEL)
+    compressor: zstandard.ZstdCompressor = _of_thread.compressor
     return compressor
 
 
 def _decompressor() -> "zstandard.ZstdDecompressor":
-    if not hasattr(_local, "decompressor"):
+    if not hasattr(_of_thread, "decompressor"):
         import zstandard  # as above
 
-        _local.decompressor = zstandard.ZstdDecompressor()
-    decompressor: zstandard.ZstdDecompressor = _local.decompressor
+        _of_thread.decompressor = zstandard.ZstdDecompressor()
+    decompressor: zstandard.ZstdDecompressor = _of_thread.decompressor
     return decompressor

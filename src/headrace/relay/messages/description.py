@@ -91,6 +91,8 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     stands_by: bool = False  # another site of a fail-over list serves the request
     from_standby: int = 0  # of the products, read while the site stood by: the active site did not bring them
     dropped: dict[str, int] = {}  # live pages and beats that were not kept, by reason; products are read from the log
+    wire_bytes: int = 0  # of pages, as they came over the link
+    page_bytes: int = 0  # and without compression of the link
 
 
 class StreamStatus(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from headrace.errors import FabricMessageError
+from headrace.log.dictionaries import DICTIONARY_BYTES_MAX
 from headrace.relay.messages.beat import INTERVAL_S, IntervalMs
 from headrace.relay.messages.description import Description
 from headrace.relay.messages.inventory import ROWS_MAX, InventoryReply
@@ -75,6 +76,12 @@ class Listen(msgspec.Struct, tag="listen", frozen=True, forbid_unknown_fields=Tr
     selection: SelectionText
 
 
+class GetDictionary(msgspec.Struct, tag="dictionary", frozen=True, forbid_unknown_fields=True):
+    """Return the dictionary with which products are compressed."""
+
+    number: Annotated[int, msgspec.Meta(ge=1, le=(1 << 32) - 1)]
+
+
 class Describe(msgspec.Struct, tag="describe", frozen=True, forbid_unknown_fields=True):
     """Return the Description of the site."""
 
@@ -124,6 +131,12 @@ class TraceReply(msgspec.Struct, frozen=True):
     rest_last: Sequence64
 
 
+class DictionaryReply(msgspec.Struct, frozen=True):
+    """Empty if the site lacks the dictionary, or the client may not receive products of its feed."""
+
+    dictionary: Annotated[bytes, msgspec.Meta(max_length=DICTIONARY_BYTES_MAX + 4096)]  # as log/dictionaries.py has it
+
+
 class ListenReply(msgspec.Struct, frozen=True):
     stream: StreamName
 
@@ -136,7 +149,7 @@ class Unreachable(Exception):  # noqa: N818
     """The site does not reply now."""
 
 
-Query = Identify | Resolve | Read | Inventory | Locate | Trace | Listen | Describe | Measure
+Query = Identify | Resolve | Read | Inventory | Locate | Trace | Listen | GetDictionary | Describe | Measure
 _REPLIES = (
     IdentifyReply,
     ResolveReply,
@@ -144,6 +157,7 @@ _REPLIES = (
     LocateReply,
     TraceReply,
     ListenReply,
+    DictionaryReply,
     MeasureReply,
     Description,
 )

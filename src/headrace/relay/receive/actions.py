@@ -26,6 +26,7 @@ class LiveMessage:
     attachment: bytes
     payload: bytes
     arrived_ns: int
+    is_compressed: bool = False  # for the link; the driver undoes that
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,8 @@ class UpstreamStatistics(msgspec.Struct):
     from_standby: int = 0  # of these, read while the site stood by: the active site did not bring them
     refused: int = 0  # invalid messages
     refused_at: float = 0.0  # monotonic seconds of the latest
+    wire_bytes: int = 0  # of pages, as they came over the link
+    page_bytes: int = 0  # and without compression of the link
     latency_ns: int = 0  # of the last live page, from sending to arrival, by the clocks of both sites
     lost: list[tuple[int, int, LostBy]] = msgspec.field(default_factory=list)  # the latest ranges; see `LostBy`
     lost_sequences: int = 0  # in all ranges

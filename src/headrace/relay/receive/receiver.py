@@ -17,6 +17,7 @@ import zenoh
 from headrace.errors import FabricError, HeadraceError
 from headrace.link.declarations import Declarations
 from headrace.link.keys import site_key, site_of
+from headrace.log.records import rows_of
 from headrace.product.put import is_origin
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
@@ -56,6 +57,7 @@ class Request:
     begin_at: str = "next"
     sites: tuple[str, ...] = ()
     redundancy: str = "all"  # of `sites`; or "failover": from one of them at a time
+    compress: str = ""  # pages for the link: "zstd"
 
     @property
     def asked(self) -> str:
@@ -193,7 +195,7 @@ class Receiver:
             name, request.selection, request.begin_at, time.monotonic, relayed=relayed,
             others=partial(self._others, request, name) if len(request.sites) > 1 else None, known=known,
             ahead=self._arrived.get(name) if known and len(request.sites) < 2 else None,
-            statistics=self.tally.upstream(request.name, name),
+            statistics=self.tally.upstream(request.name, name), compresses=bool(request.compress),
         )  # fmt: skip
         return self._drive(request, upstream)
 
@@ -206,11 +208,13 @@ class Receiver:
             recognise=self._intake.recognise,
             holders=lambda: [other for other in tuple(self._present) if other != name],
             save_progress=self._save, budget=self._budget, now_ns=log_of(self._queue).now_ns,
+            compress=request.compress,
         )  # fmt: skip
         return upstream
 
     def _put(self, request: Request, upstream: UpstreamThread, page: Page, keep: Keep | None) -> None:
         """A live page of a fail-over is new, unless the queue recognises nothing: only pages from a log may repeat."""
+        rows_of(page.batch).lend(upstream.dictionaries(page.head.site))
         is_new = upstream.statistics.state == "live" and self._intake.has_signatures
         self._intake.put(request.name, upstream, page, keep, may_repeat=request.has_failover and not is_new)
 

@@ -100,7 +100,7 @@ class Upstream:
     def __init__(
         self, site: str, selection: Selection, begin_at: str, now: Callable[[], float], *, relayed: bool = False,
         others: Others | None = None, known: Known | None = None, ahead: Mapping[str, int] | None = None,
-        statistics: UpstreamStatistics | None = None,
+        statistics: UpstreamStatistics | None = None, compresses: bool = False,
     ) -> None:  # fmt: skip
         """`relayed`: also what the site has from others; otherwise only what was put there.
 
@@ -108,6 +108,7 @@ class Upstream:
         evicted.
         `known` is from the last run. `ahead` says how far single feeds are at least. Without `known`, begin at
         `begin_at`. `now` returns monotonic seconds. `statistics` are continued, if given.
+        `compresses`: pages are compressed for the link, so the stream that all sites share does not do.
         """
         self.site = site
         self.selection = selection if relayed else selection.replace(origin=site)
@@ -119,7 +120,7 @@ class Upstream:
         self._begin_at, self._now = begin_at, now
         self._is_relayed, self._others = relayed, others
         is_key = "|" not in (selection.feed or "")
-        self._is_own = not relayed and is_key and not set(selection.given()) - {"feed", "origin"}
+        self._is_own = not relayed and not compresses and is_key and not set(selection.given()) - {"feed", "origin"}
         self._names = Names()
         self._holders = None if relayed else Holders(self.selection)
         self._stream = ""

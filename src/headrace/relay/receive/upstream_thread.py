@@ -8,6 +8,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,13 @@ import numpy.typing as npt
 import zenoh
 from zenoh.handlers import Callback
 
+from headrace.errors import FabricMessageError
 from headrace.link.declarations import Declarations, Declared
 from headrace.link.keys import beat_key, feed_of, listening_key, live_key
+from headrace.payload.compression.link import ENCODING, unfolded
+from headrace.relay.dictionaries import SiteDictionaries
 from headrace.relay.messages.inventory import Identities
-from headrace.relay.messages.page import Keep, Page
+from headrace.relay.messages.page import PAGE_BYTES_MAX, Keep, Page
 from headrace.relay.messages.query import Unreachable
 from headrace.relay.receive.actions import (
     Action,
@@ -67,10 +72,11 @@ class UpstreamThread:
         store: Callable[[Page, Keep | None], None], find_missing: Callable[[int, int, int], SequenceRange],
         holders: Callable[[], list[str]], save_progress: Callable[[], int],
         recognise: Callable[[Identities], npt.NDArray[np.bool_]], principal: str | None = None,
-        budget: LiveBudget | None = None, now_ns: Callable[[], int] = time.time_ns,
+        budget: LiveBudget | None = None, now_ns: Callable[[], int] = time.time_ns, compress: str = "",
     ) -> None:  # fmt: skip
         self.upstream, self._now_ns = upstream, now_ns
         self._session, self._declarations, self._principal = session, declarations, principal
+        self._compress = compress
         self._buffer = LiveBuffer(upstream.statistics.dropped, budget)
         self._clients: dict[str, SiteClient] = {}
         self._subscribers: list[Declared] = []
@@ -83,7 +89,7 @@ class UpstreamThread:
             Subscribe: self._subscribe,
             OpenLive: lambda _: self._buffer.open(),
             ShutLive: lambda _: self._buffer.shut(),
-            TakeLive: lambda action: self._buffer.take(action.timeout_s),
+            TakeLive: lambda action: [self._unfold(each) for each in self._buffer.take(action.timeout_s)],
             Store: lambda action: store(action.page, action.keep),
             Recognise: lambda action: recognise(action.products),
             FindMissing: lambda action: find_missing(action.first, action.last, action.since),
@@ -182,8 +188,29 @@ class UpstreamThread:
 
     def _client(self, site: str) -> SiteClient:
         if site not in self._clients:
-            self._clients[site] = SiteClient(self._session, site, self._principal)
+            self._clients[site] = SiteClient(
+                self._session, site, self._principal, compress=self._compress, count=self._count
+            )
         return self._clients[site]
+
+    def dictionaries(self, site: str) -> SiteDictionaries:
+        """Where the dictionaries of products are that a site has sent."""
+        return SiteDictionaries(self._client(site))
+
+    def _count(self, wire_bytes: int, page_bytes: int) -> None:
+        self.statistics.wire_bytes += wire_bytes
+        self.statistics.page_bytes += page_bytes
+
+    def _unfold(self, message: LiveMessage) -> LiveMessage:
+        """A live message as it was before it was compressed. A damaged one stays as it is, and is refused as a page."""
+        if message.feed is None:
+            return message
+        payload = message.payload
+        if message.is_compressed:
+            with suppress(FabricMessageError):
+                payload = unfolded(payload, PAGE_BYTES_MAX, f"a page of site {self.site}")
+        self._count(len(message.payload), len(payload))
+        return replace(message, payload=payload) if message.is_compressed else message
 
     def _read_log(self, action: ReadLog) -> Iterator[Page]:
         client = self._client(action.site)
@@ -219,7 +246,7 @@ class UpstreamThread:
         attachment = sample.attachment
         self._buffer.push(
             LiveMessage(feed_of(str(sample.key_expr)), attachment.to_bytes() if attachment else b"",
-                        sample.payload.to_bytes(), self._now_ns())
+                        sample.payload.to_bytes(), self._now_ns(), str(sample.encoding) == ENCODING)
         )  # fmt: skip
 
     def _hear_beat(self, sample: zenoh.Sample) -> None:

@@ -19,6 +19,7 @@ from headrace.errors import OptionError
 from headrace.extras import require
 from headrace.link.address import SITE, Address, is_remote, parse_address
 from headrace.link.endpoint import is_address
+from headrace.payload.compression.link import check_link
 from headrace.queue import AnyQueue, Queue
 from headrace.units import parse_age
 
@@ -36,6 +37,7 @@ _EXPECTED = "give the directory of a queue, a site, such as site:denver, or its 
 def connect(
     where: str | os.PathLike[str], *, patience: float | str | timedelta | None = None, on_loss: "OnLoss" = "raise",
     through: str | Sequence[str] | None = None, tls: "TlsTerms | None" = None, user: "UserTerms | None" = None,
+    compress: str | None = None,
 ) -> AnyQueue:  # fmt: skip
     """The queue at `where`: a directory, `site:NAME`, or the endpoint of a site, with `?site=NAME` for one behind it.
 
@@ -45,20 +47,23 @@ def connect(
     of the site without limit; a `timeout` still ends them.
 
     `site:NAME` is looked for at the endpoints in HEADRACE_SITES and in saved contexts, and by multicast; only at
-    those in `through`, if that is given. `tls` and `user` are the credentials of the client. A directory needs none of
-    them.
+    those in `through`, if that is given. `tls` and `user` are the credentials of the client. With `compress="zstd"`
+    puts and batches are compressed for the link. A directory needs none of them.
     """
     refused_s = REFUSED_S if patience is None and on_loss == "raise" else None
-    return connect_within(where, _PATIENCE if patience is None else patience, tls, user, refused_s, on_loss, through)
+    patience = _PATIENCE if patience is None else patience
+    return connect_within(where, patience, tls, user, refused_s, on_loss, through, compress)
 
 
 def connect_within(
     where: str | os.PathLike[str], patience: float | str | timedelta, tls: "TlsTerms | None", user: "UserTerms | None",
     refused_s: float | None, on_loss: "OnLoss" = "raise", through: str | Sequence[str] | None = None,
+    compress: str | None = None,
 ) -> AnyQueue:  # fmt: skip
     """As `connect`; `refused_s` is how long to try if nothing listens at the endpoint, None: as long as otherwise."""
     if on_loss not in ("raise", "wait"):
         raise OptionError(f"on_loss {on_loss!r} is unknown", 'choose "raise" or "wait"')
+    link = check_link(compress)
     if not isinstance(where, str) or not is_remote(where):
         check_not_address(where)
         return Queue.open(where)
@@ -71,7 +76,9 @@ def connect_within(
     found = find(where, patience_s, tls, user, refused_s, through)
     shown = str(Address(found.endpoint, found.site)) if where.startswith(SITE) else where
     try:
-        return RemoteQueue(Connection(found.session, shown, found.site, found.principal, patience_s, on_loss, until))
+        return RemoteQueue(
+            Connection(found.session, shown, found.site, found.principal, patience_s, on_loss, until, link)
+        )
     except BaseException:
         found.session.close()  # type: ignore[no-untyped-call]
         raise

@@ -31,13 +31,15 @@ from headrace.errors import FabricError, FabricMessageError, HeadraceError, Queu
 from headrace.link.access import principal_key
 from headrace.link.keys import call_key, client_key
 from headrace.log.records import Names
+from headrace.payload.compression.link import ENCODING, asking, shrunk
+from headrace.remote.client.dictionaries import RemoteDictionaries
 from headrace.remote.client.page_size import FIRST_PART_BYTES, PageSize
 from headrace.remote.client.pending import PendingReply, RawReply, SlowReply
 from headrace.remote.client.site_clock import SiteClock
 from headrace.remote.client.waiting import BLOCKING, Sender, Wait, finish
 from headrace.remote.protocol.calls import Call, Get, Identify, Leave, ReadPart, ReadProducts
 from headrace.remote.protocol.envelope import Envelope, client_digest, encode
-from headrace.remote.protocol.hello import HELLO, OLDEST_VERSION, PARTS_VERSION, VERSION, Hello
+from headrace.remote.protocol.hello import COMPRESSION_VERSION, HELLO, OLDEST_VERSION, PARTS_VERSION, VERSION, Hello
 from headrace.remote.protocol.replies import (
     Done,
     Failure,
@@ -107,14 +109,20 @@ class Connection:
 
     def __init__(
         self, session: zenoh.Session, endpoint: str, site: str, name: str | None, patience_s: float,
-        on_loss: OnLoss = "raise", until: float | None = None,
+        on_loss: OnLoss = "raise", until: float | None = None, compress: str = "",
     ) -> None:  # fmt: skip
-        """Greet the site; SiteUnreachableError if it does not answer until then, in monotonic seconds."""
+        """Greet the site; SiteUnreachableError if it does not answer until then, in monotonic seconds.
+
+        `compress`: compress what is sent, and ask for compressed replies.
+        """
         until = time.monotonic() + patience_s if until is None else until
         self.endpoint, self.site, self.patience_s, self.on_loss = endpoint, site, patience_s, on_loss
         self.names, self.clock, self.page = Names(), SiteClock(), PageSize()
         self.part = PageSize(FIRST_PART_BYTES)  # of what is sent
-        self._session, self._key = session, principal_key(call_key(site), name)
+        self._session, self._key = session, asking(principal_key(call_key(site), name), compress)
+        self._compress = bool(compress)
+        self._version = 0  # not agreed yet
+        self.names.dictionaries = self.dictionaries = RemoteDictionaries(self)
         self._client = os.urandom(16)
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -142,6 +150,11 @@ class Connection:
         self._queue, self.config, self.dedup = here.queue, here.config, here.config.dedup
         self.known_next = here.next  # the queue's next sequence has been at least this
         atexit.register(self._close_at_exit)
+
+    @property
+    def has_dictionaries(self) -> bool:
+        """Whether the site gives and takes dictionaries."""
+        return self._version >= COMPRESSION_VERSION
 
     @property
     def has_parts(self) -> bool:
@@ -241,7 +254,11 @@ class Connection:
         timeout_s = timeout_s if limit_s is None else min(timeout_s, max(limit_s, _LIMIT_S_MIN))
         breaks = self._breaks
         try:
-            pending = kind(self._session, self._key, self._head(call, number), payload, timeout_s)
+            head, encoding = self._head(call, number), None
+            if self._compress and len(payload) and self._version >= COMPRESSION_VERSION:
+                small = shrunk(bytes(payload))
+                payload, encoding = (payload, None) if small is None else (small, ENCODING)
+            pending = kind(self._session, self._key, head, payload, timeout_s, encoding)
         except zenoh.ZError as error:
             self.check_open()
             raise FabricError(f"the call to site {self.site} could not be sent: {error}", "connect again") from None

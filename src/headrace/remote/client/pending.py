@@ -12,6 +12,8 @@ from typing import Any
 import zenoh
 
 from headrace.errors import FabricMessageError
+from headrace.payload.compression.link import ENCODING, unfolded
+from headrace.relay.messages.page import PAGE_BYTES_MAX
 from headrace.remote.protocol.envelope import BUSY
 
 _NONE = zenoh.ConsolidationMode.NONE
@@ -27,11 +29,14 @@ class PendingReply:
 
     due_s: float  # when the site should have replied, by the monotonic clock; its sender sets it
 
-    def __init__(self, session: zenoh.Session, key: str, head: bytes, payload: Any, timeout_s: float) -> None:
+    def __init__(
+        self, session: zenoh.Session, key: str, head: bytes, payload: Any, timeout_s: float,
+        encoding: str | None = None,
+    ) -> None:  # fmt: skip
         self._token = zenoh.CancellationToken()
         self._replies = session.get(
             key, zenoh.handlers.FifoChannel(2), payload=payload, attachment=head, timeout=timeout_s, express=True,
-            consolidation=_NONE, congestion_control=_BLOCK, cancellation_token=self._token,
+            consolidation=_NONE, congestion_control=_BLOCK, cancellation_token=self._token, encoding=encoding,
         )  # fmt: skip
 
     def take(self) -> RawReply | None:
@@ -48,13 +53,16 @@ class SlowReply(PendingReply):
 
     __slots__ = ("ended",)
 
-    def __init__(self, session: zenoh.Session, key: str, head: bytes, payload: Any, timeout_s: float) -> None:
+    def __init__(
+        self, session: zenoh.Session, key: str, head: bytes, payload: Any, timeout_s: float,
+        encoding: str | None = None,
+    ) -> None:  # fmt: skip
         self._token = zenoh.CancellationToken()
         self.ended: Future[zenoh.Reply | None] = Future()  # has the reply, or None if there will be none
         session.get(
             key, zenoh.handlers.Callback(self._end, self._end, indirect=False), payload=payload, attachment=head,
             timeout=timeout_s, express=True, consolidation=_NONE, congestion_control=_BLOCK,
-            cancellation_token=self._token,
+            cancellation_token=self._token, encoding=encoding,
         )  # fmt: skip
 
     def _end(self, reply: zenoh.Reply | None = None) -> None:
@@ -87,5 +95,7 @@ def _raw_reply(reply: zenoh.Reply | None) -> RawReply | None:
         if why == BUSY or why == b"Timeout":
             return None
         raise FabricMessageError(f"the site refused the call: {why.decode(errors='replace')}", "nothing was executed")
-    head = reply.ok.attachment
-    return head.to_bytes() if head is not None else b"", reply.ok.payload.to_bytes()
+    head, payload = reply.ok.attachment, reply.ok.payload.to_bytes()
+    if payload and str(reply.ok.encoding) == ENCODING:
+        payload = unfolded(payload, PAGE_BYTES_MAX, "a reply")
+    return head.to_bytes() if head is not None else b"", payload

@@ -165,6 +165,9 @@ class RemoteQueue:
         """Store products of any queue as they are, in one call: all or none."""
         records.rows_of(batch)
         mask = records.mask_of(keep, len(batch))
+        needed = kernel.needed_dictionaries(records.rows_of(batch))
+        if needed:
+            self._connection.dictionaries.give(needed, records.rows_of(batch).dictionaries)
         call = PutBatch(None if mask is None else mask.tobytes())
         try:
             payload = records_of(batch)

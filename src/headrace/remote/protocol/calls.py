@@ -139,6 +139,18 @@ class WantedBy(CallStruct, frozen=True):
     feed: Text
 
 
+class GetDictionary(CallStruct, frozen=True):
+    """The dictionary with which products are compressed, as the payload of the reply; empty if there is none."""
+
+    number: Annotated[int, msgspec.Meta(ge=1, le=(1 << 32) - 1)]
+
+
+class AddDictionary(CallStruct, frozen=True):
+    """Store a dictionary, the payload, for products that follow."""
+
+    number: Annotated[int, msgspec.Meta(ge=1, le=(1 << 32) - 1)]
+
+
 class Flush(CallStruct, frozen=True):
     pass
 
@@ -278,13 +290,14 @@ class Leave(CallStruct, frozen=True):
 
 
 Put = PutOne | PutMany | PutBatch
-Bulky = Put | PutPart | Revise  # these have a payload
+Bulky = Put | PutPart | Revise | AddDictionary  # these have a payload
 Numbered = (
     Put | Revise | SaveCursor | RemoveCursor | OpenStation | ChangeStation | PauseStation | SeekStation | RemoveStation
     | Unpark | Attach | Get | Settle | NumberedChannelCall | NumberedShareCall
 )  # fmt: skip
 Call = (
-    Numbered | PutPart | Identify | ReadProducts | ReadPart | Resolve | Weigh | GetBounds | GetStatistics | ListNames
+    Numbered | PutPart | GetDictionary | AddDictionary
+    | Identify | ReadProducts | ReadPart | Resolve | Weigh | GetBounds | GetStatistics | ListNames
     | WantedBy | Flush | OpenCursor | LoadCursor | ListStations | DescribeStation | Interrupt | DescribeConsumer
     | Detach | Leave | ChannelCall | WatchMembers | ShareCall
 )  # fmt: skip

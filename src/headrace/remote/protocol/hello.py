@@ -21,8 +21,9 @@ import msgspec
 from headrace.errors import FabricMessageError
 from headrace.remote.protocol.replies import Welcome
 
-VERSION = 12
+VERSION = 13
 PARTS_VERSION = 12  # the first one with payloads in parts
+COMPRESSION_VERSION = 13  # the first one with compressed messages and dictionaries
 OLDEST_VERSION = 9  # that clients and sites of VERSION speak, too
 HELLO: Final = 0  # the first element of a hello, where a call has its version
 

@@ -55,6 +55,11 @@ class ClientAccess:
         if not self._publish:
             raise AccessDeniedError(f"{self._who} may not publish anything", _HINT)
 
+    def check_publish_some(self, feed: str) -> None:
+        """Whether the client may publish some feed that this pattern matches."""
+        if not _meets(self._publish, feed):
+            raise AccessDeniedError(f"{self._who} may not publish anything of {feed}", _HINT)
+
     def check_origins(self, origins: Iterable[str]) -> None:
         """A client that has a name publishes under that name, unless it is a relay."""
         for origin in origins:
@@ -66,6 +71,10 @@ class ClientAccess:
     def check_receive(self) -> None:
         if not self._receive:
             raise AccessDeniedError(f"{self._who} may not receive anything", _HINT)
+
+    def may_receive_some(self, feed: str) -> bool:
+        """Whether the client may receive some feed that this pattern matches."""
+        return _meets(self._receive, feed)
 
     def check_feed(self, feed: str) -> None:
         """Whether the client may learn anything about this feed."""
@@ -112,11 +121,7 @@ class ClientAccess:
 
     def has_channel(self, feed: str) -> bool:
         """Whether the client may receive all of a channel, or publish some of it; then it may know its terms."""
-        subtree = expressions(feed)
-        publish = [expression for pattern in self._publish for expression in expressions(pattern.text)]
-        return self._has_all_of(Selection.of(feed)) or any(
-            each.intersects(part) for each in publish for part in subtree
-        )
+        return self._has_all_of(Selection.of(feed)) or _meets(self._publish, feed)
 
     # --- groups of nodes --------------------------------------------------------------------------
 
@@ -153,3 +158,9 @@ class ClientAccess:
 
 def _is_in(patterns: Sequence[FeedPattern], feed: str) -> bool:
     return any(pattern.matches(feed) for pattern in patterns)
+
+
+def _meets(patterns: Iterable[FeedPattern], feed: str) -> bool:
+    """Whether some feed matches one of the patterns and this one."""
+    given = [expression for pattern in patterns for expression in expressions(pattern.text)]
+    return any(each.intersects(part) for each in given for part in expressions(feed))

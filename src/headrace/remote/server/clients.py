@@ -21,6 +21,7 @@ from headrace.errors import FabricError, FabricMessageError
 from headrace.link.access import Rule
 from headrace.link.declarations import Declarations
 from headrace.link.keys import client_key
+from headrace.payload.compression.link import LinkCounts
 from headrace.remote.protocol.calls import Get
 from headrace.remote.protocol.envelope import client_digest
 from headrace.remote.server.access import ClientAccess
@@ -57,8 +58,11 @@ class ServedSupplier:
 class Client:
     """One remote client. `gone_since` is None while its token exists."""
 
-    def __init__(self, access: ClientAccess, gone_since: float | None, name: str = "") -> None:
+    def __init__(
+        self, access: ClientAccess, gone_since: float | None, name: str = "", link: LinkCounts | None = None
+    ) -> None:
         self.access, self.gone_since, self.name = access, gone_since, name
+        self.link = link or LinkCounts()  # of all clients
         self.has_left = False  # it said so
         self.is_forgotten = False
         self.consumers: dict[int, ServedConsumer] = {}  # by the number of the attachment
@@ -123,7 +127,7 @@ class Clients:
     def __init__(
         self, session: zenoh.Session, declarations: Declarations, site: str, rules: Sequence[Rule], gets: WaitingGets
     ) -> None:
-        self._rules, self._gets = rules, gets
+        self._rules, self._gets, self.link = rules, gets, LinkCounts()
         self._clients: dict[tuple[bytes, str | None], Client] = {}
         self._by_digest: dict[str, list[Client]] = {}
         self._present: set[str] = set()  # digests of clients that have a token
@@ -150,7 +154,7 @@ class Clients:
             raise Busy
         digest = client_digest(client)
         gone_since = None if digest in self._present else time.monotonic()
-        added = Client(ClientAccess(self._rules, name), gone_since, name or "")
+        added = Client(ClientAccess(self._rules, name), gone_since, name or "", self.link)
         self._clients[client, name] = added
         self._by_digest.setdefault(digest, []).append(added)
         return added

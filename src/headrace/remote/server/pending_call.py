@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import zenoh
 
-from headrace.remote.protocol.envelope import Envelope, encode
+from headrace.payload.compression.link import ENCODING, LinkCounts, is_asked, shrunk, unfolded
+from headrace.remote.protocol.envelope import CALL_BYTES_MAX, Envelope, encode
 from headrace.remote.protocol.replies import Reply, failure_of
 
 if TYPE_CHECKING:
@@ -32,12 +33,16 @@ class PendingCall:
     """`finish` is called by the thread that executes the call, `repeat` by any thread."""
 
     __slots__ = (
-        "_came_ns", "_lock", "_make", "_query", "call", "client", "deadline", "number", "payload", "position", "queue",
+        "_came_ns", "_is_compressed", "_lock", "_make", "_payload", "_query", "call", "client", "deadline", "number",
+        "position", "queue",
     )  # fmt: skip
 
-    def __init__(self, client: "Client", envelope: Envelope, payload: bytes, query: zenoh.Query) -> None:
+    def __init__(
+        self, client: "Client", envelope: Envelope, payload: bytes, query: zenoh.Query, *, is_compressed: bool = False
+    ) -> None:
         self.client = client
-        self.payload: bytes | memoryview = payload  # a view if it came in parts
+        self._payload: bytes | memoryview = payload  # a view if it came in parts
+        self._is_compressed = is_compressed
         self.number, self.call, self.queue = envelope.number, envelope.call, envelope.queue
         self.deadline = 0.0  # of a read that waits for products
         self.position = 0  # up to where that read has examined the queue
@@ -45,6 +50,20 @@ class PendingCall:
         self._came_ns = time.monotonic_ns()
         self._query: zenoh.Query | None = query
         self._make: MakeReply | None = None
+
+    @property
+    def payload(self) -> bytes | memoryview:
+        """What came with the call. A compressed one expands only now: its rights have been checked before."""
+        if self._is_compressed:
+            sent = bytes(self._payload)
+            self._payload = unfolded(sent, CALL_BYTES_MAX, "the payload of a call")
+            self._is_compressed = False
+            self.client.link.add(len(sent), len(self._payload))
+        return self._payload
+
+    @payload.setter
+    def payload(self, payload: bytes | memoryview) -> None:
+        self._payload, self._is_compressed = payload, False
 
     @property
     def waited_ns(self) -> int:
@@ -65,7 +84,7 @@ class PendingCall:
             self._make, self.payload = make, b""
             query, self._query = self._query, None
         if query is not None:
-            self.client.outbox.send(lambda: _send(query, make))
+            self.client.outbox.send(lambda: _send(query, make, self.client.link))
 
     def repeat(self, query: zenoh.Query) -> None:
         """The same call came again: reply to this query, now or when the call is finished."""
@@ -77,10 +96,10 @@ class PendingCall:
         if before is not None:
             before.drop()  # type: ignore[no-untyped-call]
         if make is not None:
-            self.client.outbox.send(lambda: _send(query, make))
+            self.client.outbox.send(lambda: _send(query, make, self.client.link))
 
 
-def _send(query: zenoh.Query, make: MakeReply) -> None:
+def _send(query: zenoh.Query, make: MakeReply, link: LinkCounts) -> None:
     """Send a reply; an error in making it becomes the reply, so that the calling thread goes on."""
     try:
         reply, records = make()
@@ -88,5 +107,10 @@ def _send(query: zenoh.Query, make: MakeReply) -> None:
     except Exception as error:
         log.exception("a reply could not be made")
         head, records = encode(failure_of(error)), b""
+    small = shrunk(records) if records and is_asked(query.parameters) else None
     with suppress(zenoh.ZError), query:  # the client may have disconnected
-        query.reply(query.key_expr, records, attachment=head)
+        if small is None:
+            query.reply(query.key_expr, records, attachment=head)
+        else:
+            link.add(len(small), len(records))
+            query.reply(query.key_expr, small, attachment=head, encoding=ENCODING)

@@ -14,6 +14,7 @@ import numpy as np
 from headrace.errors import CursorMissingError, FabricError
 from headrace.log import append
 from headrace.log.append import Duplicate, distinct
+from headrace.log.dictionaries import decode_dictionary, encode_dictionary
 from headrace.log.records import Names, mask_of, read_batch, rows_of
 from headrace.product.batch import Batch, Lost
 from headrace.product.put import checked
@@ -219,6 +220,20 @@ class QueueHandlers:
     def wanted_by(self, pending: PendingCall, call: calls.WantedBy) -> None:
         pending.client.access.check_feed(call.feed)
         pending.finish(replies.NameList(self._queue.wanted_by(call.feed)))
+
+    def get_dictionary(self, pending: PendingCall, call: calls.GetDictionary) -> None:
+        """For a client that may receive products like those that it was trained with; for others there is none."""
+        found = log_of(self._queue).dictionaries.get(call.number)
+        may = found is not None and pending.client.access.may_receive_some(found.feed)
+        pending.finish(Done(), encode_dictionary(found) if found is not None and may else b"")
+
+    def add_dictionary(self, pending: PendingCall, call: calls.AddDictionary) -> None:
+        """From a client that may publish products like those that it was trained with."""
+        pending.client.access.check_publish_any()
+        dictionary = decode_dictionary(bytes(pending.payload), call.number)
+        pending.client.access.check_publish_some(dictionary.feed)
+        log_of(self._queue).dictionaries.add(dictionary)
+        pending.finish(Done())
 
     def flush(self, pending: PendingCall, call: calls.Flush) -> None:
         self._queue.flush()

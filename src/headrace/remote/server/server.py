@@ -27,6 +27,7 @@ from headrace.errors import AccessDeniedError, FabricError, FabricMessageError, 
 from headrace.link.access import Rule, principal_in
 from headrace.link.declarations import Declarations
 from headrace.link.keys import call_key
+from headrace.payload.compression.link import ENCODING
 from headrace.queue import Queue
 from headrace.relay.messages.page import queue_id
 from headrace.remote.protocol import calls, channel_calls, member_calls, replies, share_calls
@@ -66,6 +67,8 @@ class RemoteServerStatistics(msgspec.Struct, frozen=True):
     refused: int
     watching: int = 0  # calls that wait for a change of members
     nodes: int = 0  # calls of processing nodes that wait for a change of what they hold
+    wire_bytes: int = 0  # of messages that were compressed for the link
+    plain_bytes: int = 0  # of the same ones without that
 
 
 class RemoteServer:
@@ -111,7 +114,7 @@ class RemoteServer:
         clients, consumers = self._clients.counts()
         return RemoteServerStatistics(
             clients, consumers, len(self._waiting), self.taken, self.repeated, self.refused, len(self._membership),
-            len(self._seats),
+            len(self._seats), self._clients.link.wire_bytes, self._clients.link.plain_bytes,
         )  # fmt: skip
 
     # --- on Zenoh's threads -----------------------------------------------------------------------
@@ -154,7 +157,10 @@ class RemoteServer:
             kind = type(envelope.call).__name__
             raise FabricMessageError(f"a call {kind} must not have a payload", "see docs/protocol.md")
         client = self._clients.of(envelope.client, principal_in(str(query.key_expr)) if self._has_rules else None)
-        pending = PendingCall(client, envelope, payload.to_bytes() if payload is not None else b"", query)
+        sent = payload.to_bytes() if payload is not None else b""
+        pending = PendingCall(
+            client, envelope, sent, query, is_compressed=bool(sent) and str(query.encoding) == ENCODING
+        )
         known = client.accept(pending, envelope.oldest)
         return known or pending, known is not None
 
@@ -262,6 +268,7 @@ def _table(
 ) -> dict[type, Callable[[PendingCall, Any], None]]:
     """The handler of each call."""
     return {
+        calls.GetDictionary: queue.get_dictionary, calls.AddDictionary: queue.add_dictionary,
         calls.Identify: queue.identify, calls.PutOne: queue.put, calls.PutMany: queue.put_many,
         calls.PutBatch: queue.put_batch, calls.PutPart: queue.put_part, calls.ReadPart: queue.read_part,
         calls.ReadProducts: queue.read, calls.Resolve: queue.resolve,

@@ -1,0 +1,48 @@
+"""Dictionaries between sites: given to sites that may have them, and fetched before products that need them are stored.
+
+A dictionary consists of pieces of the products that it was trained with. So it is given to a principal that may receive
+some of them, and to no other; one that may not is told the same as if there were none.
+"""
+
+from headrace.errors import DictionaryError, FabricError
+from headrace.link.keys import expressions
+from headrace.log.dictionaries import Dictionary, decode_dictionary, encode_dictionary, name_of
+from headrace.product.feed import FeedPattern
+from headrace.queue import Queue
+from headrace.queue.queue import log_of
+from headrace.relay.messages.query import DictionaryReply, GetDictionary, Unreachable
+from headrace.relay.site_client import SiteClient
+
+
+def give_dictionary(queue: Queue, number: int, allowed: tuple[FeedPattern, ...]) -> bytes:
+    """The dictionary, for a client that may receive these feeds; empty if it may not have it, or there is none."""
+    found = log_of(queue).dictionaries.get(number)
+    return encode_dictionary(found) if found is not None and may_have(found, allowed) else b""
+
+
+def may_have(dictionary: Dictionary, allowed: tuple[FeedPattern, ...]) -> bool:
+    """Whether some products of these feeds may have trained the dictionary."""
+    permitted = [expression for pattern in allowed for expression in expressions(pattern.text)]
+    return any(each.intersects(part) for each in permitted for part in expressions(dictionary.feed))
+
+
+class SiteDictionaries:
+    """The dictionaries of another site (product/expansion.py: DictionarySource)."""
+
+    def __init__(self, client: SiteClient) -> None:
+        self._client = client
+
+    def need(self, number: int) -> Dictionary:
+        """The dictionary; DictionaryError, which may pass, if the site does not give it."""
+        try:
+            reply: DictionaryReply = self._client.query(GetDictionary(number), DictionaryReply)
+        except (Unreachable, FabricError) as error:
+            raise DictionaryError(
+                f"site {self._client.site} does not send dictionary {name_of(number)}: {error}", "it is asked again"
+            ) from None
+        if not reply.dictionary:
+            raise DictionaryError(
+                f"site {self._client.site} has no dictionary {name_of(number)} for this site, and its products need it",
+                "its operator may restore the file, or allow this site to receive the feeds that it was trained with",
+            )
+        return decode_dictionary(reply.dictionary, number)
