@@ -14,11 +14,11 @@ import headrace.errors as errors
 
 def test_the_public_names_are_exactly_these() -> None:
     assert [name for name in headrace.__all__ if not name.endswith("Error")] == [
-        "Batch", "Channel", "Consumer", "Cursor", "Duplicate", "Lost", "Pacer", "Product", "Queue", "Receipt",
-        "ReleaseBuffer", "Selection", "Station", "connect", "joined",
+        "Batch", "Channel", "Consumer", "Cursor", "Duplicate", "FileBookmark", "Lost", "Pacer", "Product", "Queue", "Receipt",
+        "ReleaseBuffer", "Selection", "SqliteBookmark", "Station", "connect", "joined",
     ]  # fmt: skip
     assert [name for name in headrace.__all__ if name.endswith("Error")] == [
-        "AccessDeniedError", "BlockedError", "ChannelEndedError", "ChannelMissingError", "ConsumersFullError", "DiskFullError",
+        "AccessDeniedError", "BlockedError", "BookmarkError", "ChannelEndedError", "ChannelMissingError", "ConsumersFullError", "DiskFullError",
         "HeadraceError", "InvalidError", "LateError", "LeaseLostError", "MemberAbsentError", "MissingExtraError", "PayloadError", "ProductDamagedError",
         "ProductsLostError", "QueueBusyError", "QueueClosedError", "QueueDamagedError", "QueueError",
         "QueueExistsError", "QueueMissingError", "RejectedError", "SelectionError", "SiteUnreachableError",

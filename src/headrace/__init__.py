@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.errors import (
         AccessDeniedError,
         BlockedError,
+        BookmarkError,
         ChannelEndedError,
         ChannelMissingError,
         ConsumersFullError,
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from headrace.payload.fragments.join import joined
     from headrace.product import Batch, Lost, Product
     from headrace.queue import Cursor, Duplicate, Queue, Receipt
+    from headrace.queue.bookmark_file import FileBookmark
+    from headrace.queue.bookmark_sqlite import SqliteBookmark
     from headrace.remote import connect
     from headrace.selection import Selection
     from headrace.station import Consumer, Station
@@ -60,17 +63,18 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "AccessDeniedError", "Batch", "BlockedError", "Channel", "ChannelEndedError", "ChannelMissingError", "Consumer",
-    "ConsumersFullError", "Cursor", "DiskFullError", "Duplicate", "HeadraceError", "InvalidError", "LateError",
-    "LeaseLostError", "Lost", "MemberAbsentError", "MissingExtraError", "Pacer", "PayloadError", "Product",
-    "ProductDamagedError", "ProductsLostError", "Queue", "QueueBusyError", "QueueClosedError", "QueueDamagedError",
-    "QueueError", "QueueExistsError", "QueueMissingError", "Receipt", "RejectedError", "ReleaseBuffer", "Selection",
-    "SelectionError", "SiteUnreachableError", "Station", "StationExistsError", "StationMissingError",
-    "SuppliersFullError", "TermsError", "connect", "joined",
+    "AccessDeniedError", "Batch", "BlockedError", "BookmarkError", "Channel", "ChannelEndedError",
+    "ChannelMissingError", "Consumer", "ConsumersFullError", "Cursor", "DiskFullError", "Duplicate", "FileBookmark",
+    "HeadraceError", "InvalidError", "LateError", "LeaseLostError", "Lost", "MemberAbsentError", "MissingExtraError",
+    "Pacer", "PayloadError", "Product", "ProductDamagedError", "ProductsLostError", "Queue", "QueueBusyError",
+    "QueueClosedError", "QueueDamagedError", "QueueError", "QueueExistsError", "QueueMissingError", "Receipt",
+    "RejectedError", "ReleaseBuffer", "Selection", "SelectionError", "SiteUnreachableError", "SqliteBookmark",
+    "Station", "StationExistsError", "StationMissingError", "SuppliersFullError", "TermsError", "connect", "joined",
 ]  # fmt: skip
 
 _HOMES = {
     "Batch": "product", "Channel": "channel.channel", "Consumer": "station", "Cursor": "queue", "Duplicate": "queue",
+    "FileBookmark": "queue.bookmark_file", "SqliteBookmark": "queue.bookmark_sqlite",
     "Lost": "product", "Pacer": "timing", "Product": "product", "Queue": "queue", "Receipt": "queue",
     "ReleaseBuffer": "timing", "Selection": "selection", "Station": "station", "connect": "remote",
     "joined": "payload.fragments.join",

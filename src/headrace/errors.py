@@ -28,6 +28,7 @@
     │   ├── QueueAccessError              the operating system denies access
     │   ├── QueueBusyError                other processes have the queue open
     │   ├── QueueMovedError               its directory was moved, deleted or replaced while it was open
+    │   ├── BookmarkError                 a bookmark belongs to another queue, is in use, or was not written
     │   ├── QueueClosedError
     │   ├── DiskFullError                 nothing was stored; recovers when there is space again
     │   ├── NamesFullError
@@ -264,6 +265,10 @@ class QueueClosedError(QueueError):
 
 class QueueMovedError(QueueError):
     """The directory was moved, deleted or replaced while the queue was open. Recovers if it is moved back."""
+
+
+class BookmarkError(QueueError):
+    """A bookmark belongs to another queue, is used by another process, is damaged, or was not written."""
 
 
 class DiskFullError(QueueError):
