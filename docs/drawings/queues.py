@@ -244,6 +244,19 @@ def map_of_code() -> Drawing:
     return d
 
 
+def delivery() -> Drawing:
+    d = Drawing("A bookmark moves in the same step in which the results are stored", 860, 210)
+    d.box(20, 60, 170, 90, "queue\nhere, or\nat another site", "queue")
+    d.box(290, 60, 150, 90, "program\nfollows", "fabric")
+    d.area(560, 30, 280, 150, "one step: both or neither")
+    d.box(580, 75, 110, 76, "results\nrows, or\na file", "table")
+    d.box(710, 75, 110, 76, "bookmark\nqueue,\nposition", "station")
+    d.arrow((190, 105), (290, 105), label="batches")
+    d.arrow((440, 105), (560, 105), label="store")
+    return d
+
+
 DRAWINGS = [
     overview, journey, selections, replay, stations, share_work, channels, guarantees, concurrency, product, files, map_of_code,
+    delivery,
 ]  # fmt: skip

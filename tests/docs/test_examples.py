@@ -18,8 +18,8 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 NOTEBOOK = "look_into_a_queue.ipynb"
 FILES = {file.name for file in EXAMPLES.iterdir() if file.is_file()} - {"README.md"}
 HERE = {
-    "weather_files.py", "detector_workers.py", "telescope_monitor.py", "carma.py", "follow_feed.py", "site_upstream.toml",
-    "site_downstream.toml", NOTEBOOK,
+    "weather_files.py", "detector_workers.py", "telescope_monitor.py", "carma.py", "follow_feed.py", "store_once.py",
+    "site_upstream.toml", "site_downstream.toml", NOTEBOOK,
 }  # fmt: skip
 WITH_SPARK = {"weather_rules.toml", "spark_stream.py", "spark_batch.py"}
 
@@ -52,6 +52,16 @@ def test_every_example_says_what_it_shows_for_whom_and_how_to_run_it() -> None:
         assert re.search(r"^(# )?For ", opening, re.M), name
         assert re.search(rf"^#? +(python|headrace) .*{name}", opening, re.M), name
         assert len(text.splitlines()) <= 80, name
+
+
+def test_rows_and_lines_are_stored_once(folder: Path, shell: Shell) -> None:
+    shell.run("python -m headrace.samples --queue wx.queue", folder)
+    for more in ("", " --file idents.txt"):
+        for _ in range(2):
+            output = shell.run(f"python store_once.py wx.queue --until-idle 0{more}", folder)
+            assert output == "4 products stored so far\n"
+    shell.run("echo more | headrace put wx.queue - --feed wx/text --ident more", folder)
+    assert "5 products stored so far" in shell.run("python store_once.py wx.queue --until-idle 0", folder)
 
 
 def test_weather_files_are_filed_by_every_rule_and_only_once(folder: Path) -> None:
