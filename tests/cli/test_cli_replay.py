@@ -76,11 +76,13 @@ def replaying(*words: object) -> Iterator[tuple[subprocess.Popen[str], int]]:
         process.communicate(timeout=240)
 
 
-def test_without_a_target_products_are_shown(run: Runs, path: Path) -> None:
+def test_without_a_target_products_are_shown(run: Runs, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(path, 5)
     lines = run("replay", path, "--speed", "max", "--from", "2", "--to", "4", "--json").stdout
     assert [each["sequence"] for each in objects(lines)] == [2, 3]
     assert "ident 5" in run("replay", path, "--speed", "max", "--ident", "5$").stdout
+    monkeypatch.setenv("HEADRACE_QUEUE", str(path))
+    assert "ident 5" in run("replay", "--speed", "max").stdout
 
 
 def test_onto_a_feed_products_are_marked_and_the_run_is_known(run: Runs, path: Path, target: Path) -> None:
@@ -229,6 +231,7 @@ def test_old_runs_are_forgotten_and_those_that_are_not_complete_stay() -> None:
         run = Run(f"{number + 1:016x}", "a", "b", "", "**", 1, 2, "inserted", "**", False, "1x", 1)
         RunFile(run).save(is_complete=number != 0)
         os.utime(folder() / f"{run.run}.json", ns=(number, number))
+    (folder() / "damaged.json").write_text("{")  # hides nothing else
     forget_old()
     assert len(read_runs()) == KEPT_MAX + 1
     assert read_runs()[0].run.endswith("01")

@@ -16,7 +16,7 @@ import click
 
 from headrace.cli.failure import NEGATIVE, OK, notice
 from headrace.cli.group import Command
-from headrace.cli.options import POSITION, Parsed, json_option, open_queue, selection_of, selection_options
+from headrace.cli.options import POSITION, Parsed, completes, json_option, open_queue, selection_of, selection_options
 from headrace.errors import OptionError
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ SPEED = Parsed("speed", _speed)
 
 
 @click.command(cls=Command)
-@click.argument("source", required=False)
-@click.argument("target", required=False)
+@click.argument("source", required=False, shell_complete=completes("queue"))
+@click.argument("target", required=False, shell_complete=completes("queue"))
 @selection_options
 @click.option(
     "--from", "start", type=POSITION, default="oldest", show_default=True, metavar="oldest|SEQUENCE|AGE|TIME",
@@ -99,14 +99,22 @@ def replay(
         return replay_run.send_command(run_word, control, as_json)
     if run_word is not None:
         return replay_run.continue_run(run_word, (source, target), speed, as_json)
-    if source is None:
-        raise OptionError("SOURCE is missing", "headrace replay SOURCE [TARGET]; --run continues a run")
+    source = _default() if source is None else source
     window = Window(str(selection_of(select, ident)), start, None if stop == _LIVE else stop, by, speed or "1x")
     if target is not None:
         return replay_run.begin_run(source, target, window, onto, relay, as_json)
     if onto is not None or relay:
         raise OptionError("--onto and --relay need a TARGET", "headrace replay SOURCE TARGET")
     return _show(source, window, as_json)
+
+
+def _default() -> str:
+    """The default queue, if there is one."""
+    from headrace.cli.place import DEFAULT, has_default
+
+    if not has_default():
+        raise OptionError("SOURCE is missing", "headrace replay SOURCE [TARGET]; --run continues a run")
+    return DEFAULT
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,10 +229,9 @@ class Replay:
                 return True
             if self._source.is_ended:
                 return False
-            if self._source.bounds.stop is None:
-                with self._lock:
-                    self._is_live = True
-                self._source.wait(_LIVE_S)
+            with self._lock:
+                self._is_live = self._source.bounds.stop is None
+            self._source.wait(_LIVE_S)
         return self._target is not None
 
     def _hold(self, chunk: Chunk) -> None:

@@ -14,13 +14,14 @@ KEPT_MAX files of runs that have ended are kept.
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from headrace.errors import OptionError, ReplayError
+from headrace.errors import OptionError, QueueDamagedError, QueueVersionError, ReplayError
 from headrace.log.documents import Document
 from headrace.log.seams import Disk
 
@@ -97,9 +98,13 @@ def read_run(number: int) -> Run:
 
 
 def read_runs() -> list[Run]:
-    """All runs that are known here, the latest last."""
-    paths = sorted(folder().glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
-    return [run for path in paths if (run := _FILES.read(path)) is not None]
+    """All runs that are known here, the latest last; without files that are damaged or of a newer Headrace."""
+    found: list[tuple[int, Run]] = []
+    for path in folder().glob("*.json"):
+        with suppress(QueueDamagedError, QueueVersionError, FileNotFoundError):
+            run = _FILES.read(path)
+            found += [] if run is None else [(path.stat().st_mtime_ns, run)]
+    return [run for _, run in sorted(found, key=itemgetter(0))]
 
 
 class RunFile:

@@ -82,7 +82,7 @@ class Source(Protocol):
         """The position that a time, a sequence, "oldest" or "next" means now. From any thread."""
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for new products. Only a source without an end is asked."""
+        """Wait for new products; also for those that are being put at the end of the window."""
 
     def stop(self) -> None:
         """End a `wait`. From any thread."""
