@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from headrace import Queue
@@ -90,3 +91,23 @@ def test_set_uid_bits_sizes_and_garbage_are_refused(queue: Queue, tmp_path: Path
     assert {each.name: each.state for each in receiving.received}["good"] == "done"
     assert receiving.statistics.refused == 2
     assert receiving.statistics.invalid == 2
+
+
+def test_nobody_else_withdraws_or_spoils_a_file_on_its_way(queue: Queue, tmp_path: Path) -> None:
+    content = bytes(250)
+    manifest = Manifest(transfer="ab" * 16, name="mine", size=250, fragment_bytes=100)
+    marks = [Mark(manifest.transfer, number, 3) for number in range(4)]
+    pieces = [content[place : place + 100] for place in (0, 100, 200)]
+    queue.put_many([encode_manifest(manifest)], feed=FEED, **facts_of(marks[3:]))
+    queue.put_many(pieces[:2], feed=FEED, **facts_of(marks[:2]))
+    sequences = iter(range(1, 9))
+    withdrawn = msgspec.structs.replace(manifest, withdrawn="by a stranger")
+    renamed = msgspec.structs.replace(manifest, name="theirs")
+    for payload, mark in ((encode_manifest(withdrawn), marks[3]), (encode_manifest(renamed), marks[3]),
+                          (b"garbage", marks[3]), (bytes(50), marks[2])):  # fmt: skip
+        queue.put_many([payload], feed=FEED, origin="elsewhere", origin_sequence=[next(sequences)], **facts_of([mark]))
+    whole = msgspec.structs.replace(manifest, hashes=b"".join(map(hash_of, pieces)))
+    queue.put_many([pieces[2], encode_manifest(whole)], feed=FEED, **facts_of(marks[2:]))
+    with Receiving(queue, tmp_path / "in") as receiving:
+        until(lambda: receiving.statistics.finished == 1, "the file")
+    assert (tmp_path / "in" / "mine").read_bytes() == content

@@ -274,3 +274,38 @@ def test_a_file_that_was_received_is_sent_again_only_if_it_was_removed(queue: Qu
 def test_one_directory_has_one_receiver(queue: Queue, tmp_path: Path) -> None:
     with Receiving(queue, tmp_path / "in"), pytest.raises(TransferError, match="another receiver uses"):
         FileReceiver(queue, tmp_path / "in", FEED)
+
+
+def test_a_journal_of_an_earlier_boot_is_verified_against_the_disk(
+    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a power failure: the journal survived, and some of what it names did not."""
+    file, state = make_file(tmp_path / "big.bin", SIZE), tmp_path / "in" / STATE_FOLDER
+
+    def stop_at_half(told: ReceiverStatistics) -> None:
+        if told.bytes >= SIZE // 2:
+            first.receiver.stop()
+
+    first = Receiving(queue, tmp_path / "in", on_progress=stop_at_half)
+    outcome: list[Any] = []
+    sending = threading.Thread(target=lambda: outcome.append(send(queue, file)))
+    with first:
+        sending.start()
+        first.join()
+    (part,) = state.glob("*.part")
+    with part.open("r+b") as content:
+        content.seek(3 * 65536)
+        content.write(bytes(65536))
+    monkeypatch.setattr("headrace.payload.fragments.journal.boot_id", lambda: "another boot")
+    with Receiving(queue, tmp_path / "in"):
+        sending.join(60)
+    assert (tmp_path / "in" / "big.bin").read_bytes() == file.read_bytes()
+    assert outcome[0][0].again_bytes == 65536
+
+
+def test_a_large_product_on_the_same_feed_is_no_file(queue: Queue, tmp_path: Path) -> None:
+    queue.put(os.urandom(300_000), feed=FEED, ident="a large product")
+    queue.put_many([b"no manifest"], feed=FEED)
+    send(queue, make_file(tmp_path / "a.bin", 70_000), receivers=0)
+    receiver = FileReceiver(queue, tmp_path / "in", FEED, once=True, timeout_s=20)
+    assert receiver.run().finished == 1

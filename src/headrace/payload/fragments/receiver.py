@@ -60,6 +60,7 @@ _SAVE_S = 0.2
 _ASK_S = (2.0, 5.0, 10.0, 30.0, 60.0)
 _FULL_S = 1.0  # before a full disk is tried again
 _SLEEP_S = 0.5
+_MOVED_S = 10.0  # without a fragment, after which a file may come from another origin
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -83,7 +84,8 @@ class Receiving:
     partial: Partial
     origin: str
     is_due: bool = True  # for a receipt
-    moved_s: float = field(default_factory=time.monotonic)
+    moved_s: float = field(default_factory=time.monotonic)  # the last fragment, or question
+    written_s: float = 0.0  # the last fragment
     asks: int = 0  # how often what is missing was asked for without an answer
     problem: str = ""
 
@@ -141,6 +143,7 @@ class FileReceiver:
         self._open: dict[str, Receiving] = {}
         self._refused: dict[str, TransferState] = {}
         self._unknown: dict[str, tuple[int, str]] = {}  # fragments without a manifest: sequence and ident of the first
+        self._products: dict[str, None] = {}  # transfers that are no files
         self._rewind_to: int | None = None  # fragments from there on came before their manifest
         self._due: dict[str, dict[str, TransferState]] = {}  # by origin: states to report besides those of open files
         self._writers = ThreadPoolExecutor(2, "headrace-join")
@@ -308,7 +311,7 @@ class FileReceiver:
         """The file that this fragment belongs to, if it is missing there."""
         receiving = self._open.get(mark.transfer)
         if receiving is None:
-            if mark.transfer not in self._inbox.done and mark.transfer not in self._refused:
+            if not any(mark.transfer in known for known in (self._inbox.done, self._refused, self._products)):
                 if len(self._unknown) < OPEN_MAX:
                     self._unknown.setdefault(mark.transfer, (product.sequence, product.ident))
                 self._note(product.origin, TransferState(mark.transfer, "unknown"))
@@ -344,7 +347,7 @@ class FileReceiver:
         size = sum(receiving.partial.manifest.length_of(number) for number, _ in written)
         self.statistics.bytes += size
         self._unreported += size
-        receiving.moved_s = self._moved_s = time.monotonic()
+        receiving.moved_s = receiving.written_s = self._moved_s = time.monotonic()
         receiving.asks, receiving.problem, self.statistics.waits_for = 0, "", ""
         if receiving.partial.is_complete:
             self._finish(receiving)
@@ -358,12 +361,13 @@ class FileReceiver:
                 raise FabricMessageError("the manifest does not belong to its product", "it is refused")
         except HeadraceError as error:
             self.statistics.invalid += 1
-            self._refuse(mark.transfer, product.ident, 0, product.origin, error.problem)
+            if mark.transfer not in self._open and mark.transfer not in self._inbox.done:
+                self._refuse(mark.transfer, product.ident, 0, product.origin, error.problem)
             return
         if manifest.kind == "product":
-            return
-        if manifest.withdrawn:
-            self._withdraw(manifest)
+            self._note_product(mark.transfer)
+        elif manifest.withdrawn:
+            self._withdraw(manifest, product.origin)
         elif manifest.transfer in self._refused:
             self._note(product.origin, self._refused[manifest.transfer])
         elif manifest.transfer in self._inbox.done and not self._is_asked_again(manifest):
@@ -380,6 +384,9 @@ class FileReceiver:
         return is_gone
 
     def _accept(self, manifest: Manifest, origin: str) -> None:
+        if self._is_foreign(manifest, origin):
+            self.statistics.invalid += 1
+            return
         try:
             self._check(manifest)
             if manifest.kind == "directory":
@@ -390,12 +397,17 @@ class FileReceiver:
         except HeadraceError as error:
             self._refuse(manifest.transfer, manifest.name, manifest.size, origin, error.problem)
 
+    def _is_foreign(self, manifest: Manifest, origin: str) -> bool:
+        """Whether somebody else speaks of a file on its way. Its sender may go on at another site after a while."""
+        receiving = self._open.get(manifest.transfer)
+        if receiving is None:
+            return False
+        is_silent = time.monotonic() - receiving.written_s > _MOVED_S
+        return (origin != receiving.origin and not is_silent) or not receiving.partial.manifest.describes_same(manifest)
+
     def _check(self, manifest: Manifest) -> None:
         """Raise if the file will not be received: better now than when all of it has come."""
-        receiving = self._open.get(manifest.transfer)
-        if receiving is not None:
-            if not receiving.partial.manifest.describes_same(manifest):
-                raise FabricMessageError(f"{manifest.name!r} was announced in two ways", "it is refused")
+        if manifest.transfer in self._open:
             return
         if self._size_max is not None and manifest.size > self._size_max:
             raise NameRefusedError(
@@ -457,9 +469,17 @@ class FileReceiver:
             self._on_received(Received(name, size, "refused", problem))
         self._note(origin, self._refused[transfer])
 
-    def _withdraw(self, manifest: Manifest) -> None:
-        receiving = self._open.pop(manifest.transfer, None)
-        if receiving is not None:
+    def _note_product(self, transfer: str) -> None:
+        """A large product that was put as fragments: not for us (join.py)."""
+        self._unknown.pop(transfer, None)
+        if len(self._products) >= OPEN_MAX:
+            self._products.pop(next(iter(self._products)))
+        self._products[transfer] = None
+
+    def _withdraw(self, manifest: Manifest, origin: str) -> None:
+        receiving = self._open.get(manifest.transfer)
+        if receiving is not None and receiving.origin == origin:
+            del self._open[manifest.transfer]
             receiving.partial.discard()
             self._on_received(Received(manifest.name, manifest.size, "withdrawn", manifest.withdrawn))
 

@@ -1,0 +1,56 @@
+"""Files from site to site, and over links that break."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from payload.fragments.transfers import FEED, Receiving, make_file, send
+from support.fleet import Fabric, want
+from support.serving import Served, Wire
+from support.waiting import until
+
+SIZE = 6_000_000
+
+pytestmark = pytest.mark.processes
+
+
+def test_a_file_passes_from_site_to_site_through_queues_that_are_smaller(fabric: Fabric, tmp_path: Path) -> None:
+    file = make_file(tmp_path / "big.bin", SIZE)
+    there = fabric.add("there", want(f"{FEED}/receipts"), size="4MiB")
+    here = fabric.add("here", want(FEED), near=("there",), size="2MiB")
+    with Receiving(here, tmp_path / "in") as receiving:
+        outcome: list[Any] = []
+        sending = threading.Thread(target=lambda: outcome.append(send(there, file)))
+        sending.start()
+        until(lambda: receiving.statistics.bytes > SIZE // 3, "a third of the file")
+        fabric.stop("here")  # the site, not the receiver
+        fabric.start("here")
+        sending.join(60)
+    (told, sent) = outcome[0]
+    assert sent[0].state == "done"
+    assert (tmp_path / "in" / "big.bin").read_bytes() == file.read_bytes()
+    assert told.again_bytes <= SIZE * 0.05
+
+
+def test_a_file_arrives_over_links_that_flap_at_both_ends(shared_memory: Path, tmp_path: Path) -> None:
+    file = make_file(tmp_path / "big.bin", SIZE)
+    served = Served(shared_memory, size="4MiB")
+    wires = [Wire(served.endpoint), Wire(served.endpoint)]
+    near, far = (served.connect(wire.endpoint, on_loss="wait") for wire in wires)
+    outcome: list[Any] = []
+    with Receiving(far, tmp_path / "in") as receiving:
+        sending = threading.Thread(target=lambda: outcome.append(send(near, file)))
+        sending.start()
+        for turn in range(4):
+            until(lambda turn=turn: receiving.statistics.bytes > SIZE * turn // 5, "progress")  # type: ignore[misc]
+            wires[turn % 2].cut()
+            wires[turn % 2].restore()
+        sending.join(60)
+        assert outcome
+    assert (tmp_path / "in" / "big.bin").read_bytes() == file.read_bytes()
+    assert outcome[0][0].again_bytes <= SIZE * 0.05
+    for wire in wires:
+        wire.close()
+    served.close()
