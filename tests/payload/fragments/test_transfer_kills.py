@@ -12,9 +12,9 @@ from support.commandline import objects
 from support.seeds import random_seed
 from support.waiting import until
 
-SIZE = 60_000_000
+SIZE = 40_000_000
 FRAGMENTS = -(-SIZE // 65536)
-KILLS = 3
+KILLS = 2
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
