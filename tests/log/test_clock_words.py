@@ -139,3 +139,16 @@ def test_after_a_restart_of_the_machine_the_clock_of_the_system_counts(make_queu
     assert queue.clock().why == "nobody keeps the clock: it is that of the system"
     assert queue.statistics().clock.bound_s is None
     assert abs(log_of(queue).now_ns() - time.time_ns()) < SECOND
+
+
+def test_words_that_only_follow_the_system_count_while_somebody_follows_it(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    log = log_of(queue)
+    log.write_clock(ClockWords(boot_ns(), time.time_ns() + 100 * SECOND))
+    assert log.now_ns() > time.time_ns() + 99 * SECOND
+    long_ago = boot_ns() - 31 * SECOND
+    log.kernel.set_clock(
+        boot_ns=long_ago, utc_ns=time.time_ns(), rate_ppb=0, then_ppb=0, until_boot_ns=0, bound_ns=0, drift_ppb=0,
+        source=0, offset_ns=0, back=True,
+    )  # fmt: skip
+    assert abs(log.now_ns() - time.time_ns()) < SECOND

@@ -12,16 +12,17 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.bench import timing_buffer, timing_pacer
+from headrace.bench import timing_buffer, timing_clock, timing_pacer
 from headrace.bench.report import Announce, Figure
 
-NOT_MEASURED = [*timing_buffer.NOT_MEASURED, *timing_pacer.NOT_MEASURED]
+NOT_MEASURED = [*timing_clock.NOT_MEASURED, *timing_buffer.NOT_MEASURED, *timing_pacer.NOT_MEASURED]
 
 
 def run(folder: Path, scale: float, progress: Announce, plots: Path | None = None) -> Iterator[Figure]:
     """All figures; pictures in the directory `plots`."""
     busy, cores = os.getloadavg()[0], os.cpu_count() or 1
     yield Figure("machine", f"load of the machine before the run, {cores} cores", busy, "processes")
+    yield from timing_clock.run(folder, scale, progress, plots / "clock.png" if plots is not None else None)
     yield from timing_buffer.run(folder, scale, progress)
     streams = timing_pacer.measure(folder, scale, progress)
     yield from timing_pacer.figures_of(streams)

@@ -30,7 +30,7 @@ from headrace.log.config import CONFIG_FILE, DEDUPS, DURABILITIES, HASHES, Queue
 from headrace.log.directory import check_path
 from headrace.log.statistics import Statistics
 from headrace.queue import Queue
-from headrace.units import format_age, format_count, format_size
+from headrace.units import format_age, format_count, format_latency, format_size
 
 BUSIEST = 20
 _queue = click.argument("path", cls=QueueArgument, metavar="QUEUE")
@@ -182,6 +182,7 @@ def _contents(statistics: Statistics) -> Mapping[str, object]:
         "deleted": f"{s.deleted_products:,}",
         "not yet on disk": f"{s.undurable:,}",
         "readers, writers": f"{s.readers}, {s.writers}",
+        "clock": _clock(s),
     }
     if s.recoveries:
         rows["recoveries"] = f"{format_count(s.recoveries, 'writer')} died during a put"
@@ -191,6 +192,14 @@ def _contents(statistics: Statistics) -> Mapping[str, object]:
     if s.flush_failure:
         rows["flush failed"] = s.flush_failure
     return rows
+
+
+def _clock(statistics: Statistics) -> str:
+    clock = statistics.clock
+    if clock.source == "none":
+        return "that of the system, bound unknown"
+    bound = "unknown" if clock.bound_s is None else format_latency(clock.bound_s)
+    return f"{clock.source}, {clock.offset_s:+.6f} s from that of the system, bound {bound}"
 
 
 def _show_rates(statistics: Statistics) -> None:

@@ -47,6 +47,14 @@ class FeedStatistics(msgspec.Struct, frozen=True):
     last: int
 
 
+class ClockReading(msgspec.Struct, frozen=True):
+    """The clock of the queue: how far it is from that of the system, and how far it may be from the truth."""
+
+    source: str  # none, system, ntp
+    offset_s: float  # UTC by this clock minus the clock of the system, when it was last corrected
+    bound_s: float | None  # None: unknown
+
+
 class Statistics(msgspec.Struct, frozen=True):
     """A queue at one moment."""
 
@@ -74,15 +82,7 @@ class Statistics(msgspec.Struct, frozen=True):
     cursors: list[CursorStatistics]
     feeds: list[FeedStatistics]
     flush_failure: str | None
-    clock: "ClockReading"
-
-
-class ClockReading(msgspec.Struct, frozen=True):
-    """The clock of the queue: how far it is from that of the system, and how far it may be from the truth."""
-
-    source: str  # none, system, ntp
-    offset_s: float  # UTC by this clock minus the clock of the system, when it was last corrected
-    bound_s: float | None  # None: unknown
+    clock: ClockReading = ClockReading("none", 0.0, None)
 
 
 def gather(log: kernel.Log, cursors: CursorFile, oldest_ns: int | None, now_ns: int, flush_failure: Any) -> Statistics:

@@ -9,6 +9,7 @@ cdef enum:
     CLOCK_AHEAD_NS = 20000           # new words begin so long after they are written
     CLOCK_LATE_NS = 20000000         # how far words may be behind that were made a moment ago
     CLOCK_ATTEMPTS = 8
+    CLOCK_FRESH_NS = 30000000000     # how long words without a source count
 
 
 cdef inline uint64_t clock_at(const Clock *clock, uint64_t boot_ns) noexcept nogil:
@@ -33,14 +34,18 @@ cdef inline uint64_t bound_at(const Clock *clock, uint64_t boot_ns) noexcept nog
 
 
 cdef bint load_clock(Control *control, Clock *clock) noexcept nogil:
-    """Copy the words that count; False if no clock has been set."""
+    """Copy the words that count; False if no clock has been set.
+
+    Words without a source follow the clock of the system, and somebody may have set that right since: they count only
+    while the process that follows it lives.
+    """
     cdef uint64_t turn = load64(&control.clock_turn), again
     while turn != 0:
         clock[0] = control.clocks[turn & 1]
         fence()
         again = load64(&control.clock_turn)
         if again == turn:            # otherwise a writer may have begun to fill these words
-            return True
+            return clock.source != CLOCK_NONE or clock_ns(CLOCK_BOOTTIME) < clock.boot_ns + CLOCK_FRESH_NS
         turn = again
     return False
 
@@ -71,12 +76,12 @@ cdef bint set_clock(Control *control, const Clock *clock, bint back) noexcept no
     cdef uint64_t turn = control.clock_turn + 1 if control.clock_turn else 2
     cdef uint64_t begin_ns, shown_ns, asked_ns
     cdef uint32_t bound_us
-    cdef Clock made = clock[0]
+    cdef Clock made = clock[0], old
     cdef int attempt
     for attempt in range(CLOCK_ATTEMPTS):
         begin_ns = clock_ns(CLOCK_BOOTTIME) + CLOCK_AHEAD_NS
         if not back:
-            shown_ns = site_ns(control, begin_ns, &bound_us) + (0 if control.clock_turn else CLOCK_AHEAD_NS)
+            shown_ns = site_ns(control, begin_ns, &bound_us) + CLOCK_AHEAD_NS * (not load_clock(control, &old))
             asked_ns = clock_at(clock, begin_ns)
             if shown_ns > asked_ns and shown_ns - asked_ns > CLOCK_LATE_NS:
                 return False
