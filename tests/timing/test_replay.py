@@ -65,6 +65,8 @@ def test_a_window_is_given_by_sequences_or_times_and_any_selection(recorded: Que
     assert sequences(3, 3) == []
     with pytest.raises(OptionError, match="before it begins"):
         recorded.replay(5, 2)
+    with pytest.raises(OptionError, match="in the future"):
+        recorded.replay(5, "2027-02-01")
 
 
 def test_products_that_are_out_of_order_in_time_are_due_with_the_one_before(recorded: Queue) -> None:

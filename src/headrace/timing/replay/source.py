@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import OptionError, ProductDamagedError
+from headrace.errors import OptionError, ProductDamagedError, StartAheadError
 from headrace.log.read import Start
 from headrace.product.batch import Batch, Lost, rows_behind
 from headrace.timing.replay.spacing import Times
@@ -148,7 +148,11 @@ class QueueSource:
         return Chunk(batch, batch.columns[self._time].astype(np.int64), sequences + 1, end)
 
     def find(self, start: Start) -> int:
-        return self._resolve(start)
+        """A time in the future is the end of the queue."""
+        try:
+            return self._resolve(start)
+        except StartAheadError:
+            return self._resolve("next")
 
     def go_to(self, position: int) -> None:
         self._follower.position = position

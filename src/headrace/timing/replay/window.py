@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from headrace.errors import OptionError
+from headrace.errors import OptionError, StartAheadError
 from headrace.log.read import Start
 from headrace.selection import Selection
 from headrace.timing.replay.replay import Elapsed, Replay
@@ -18,6 +18,15 @@ def originals(selection: Selection) -> Selection:
     return selection.replace(replay=False) if selection.replay is None else selection
 
 
+def _end(resolve: Resolve, stop: Start) -> int:
+    try:
+        return resolve(stop)
+    except StartAheadError:
+        raise OptionError(
+            f"the window ends at {stop!r}, in the future", "leave it out, or let live products follow"
+        ) from None
+
+
 def replay_queue(
     resolve: Resolve, follow: Callable[[int, Selection], Reads], start: Start, stop: Start | None, selection: Selection,
     *, speed: Any, by: By, holds_memory: bool, elapsed: Elapsed | None = None,
@@ -28,7 +37,7 @@ def replay_queue(
     """
     factor, checked, selection = parse_speed(speed), check_by(by), originals(selection)
     first = resolve(start)
-    end = None if stop is None else resolve(stop)
+    end = None if stop is None else _end(resolve, stop)
     if end is not None and end < first:
         raise OptionError(f"the window ends at {stop!r}, before it begins at {start!r}", "swap the two")
     source = QueueSource(follow(first, selection), resolve, end, checked, holds_memory=holds_memory)
