@@ -62,8 +62,8 @@ class ConnectedSupplier:
 class SupplierSlot:
     """The slot of one supplier; free again after `release`, or when the process ends."""
 
-    def __init__(self, path: Path, channel: str, limit: int | None) -> None:
-        """Take a slot; SuppliersFullError if `limit` suppliers are connected."""
+    def __init__(self, path: Path, channel: str, limit: int | None, now_ns: int = 0) -> None:
+        """Take a slot; SuppliersFullError if `limit` suppliers are connected. `now_ns` is the time of the queue."""
         self._counting = threading.Lock()
         self._descriptor = _FILE.open(path)
         _held.add(self)
@@ -80,7 +80,7 @@ class SupplierSlot:
             raise
         self._base = self.number * _WORDS
         self._words[self._base + _PID] = os.getpid()
-        self._words[self._base + _SINCE_NS] = time.time_ns()
+        self._words[self._base + _SINCE_NS] = now_ns or time.time_ns()
 
     def _find(self, channel: str, limit: int | None) -> int:
         used = min(self._words[_USED], SUPPLIERS_LIMIT)

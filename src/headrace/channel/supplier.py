@@ -163,7 +163,7 @@ class Supplier:
     def _take(self) -> SupplierSlot:
         definition = self.channel.definition
         path = self.channel.suppliers_file(definition)
-        return SupplierSlot(path, definition.name, definition.qos.suppliers_max)
+        return SupplierSlot(path, definition.name, definition.qos.suppliers_max, self.channel.now_ns())
 
     def _holding(self) -> SupplierSlot:
         """The slot; a new one if this process is a forked child and the first belongs to the parent."""

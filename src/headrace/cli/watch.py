@@ -18,7 +18,7 @@ from headrace.product.joined import JoinedBatch
 
 if TYPE_CHECKING:
     from headrace.product import Batch
-    from headrace.queue import AnyCursor
+    from headrace.queue import AnyCursor, AnyQueue
 
 _BATCH_PRODUCTS = 1000  # few enough that the first line of a long backlog appears at once
 
@@ -81,7 +81,7 @@ def watch(
         with ordered(follower, in_order, pace) or nullcontext() as stream:
             for batch in follow(follower, gaps, stream):
                 shown = len(batch) if left is None else min(left, len(batch))
-                show_batch(batch, shown, payload, as_json)
+                show_batch(batch, shown, payload, as_json, _time_of(queue))
                 _commit(cursor, batch, shown)
                 left = None if left is None else left - shown
                 if left == 0:
@@ -94,9 +94,17 @@ def watch(
         return NEGATIVE if gaps.damaged_products else OK
 
 
-def show_batch(batch: "Batch", shown: int, payload: bool, as_json: bool) -> None:
-    """Write the first products of a batch with one call."""
-    now_ns, late = time.time_ns(), getattr(batch, "late", None)
+def _time_of(queue: "AnyQueue") -> int:
+    """The time by the clock of the queue; 0 if it is elsewhere."""
+    from headrace.queue import Queue
+    from headrace.queue.queue import log_of
+
+    return log_of(queue).now_ns() if isinstance(queue, Queue) else 0
+
+
+def show_batch(batch: "Batch", shown: int, payload: bool, as_json: bool, now_ns: int = 0) -> None:
+    """Write the first products of a batch with one call. `now_ns` is the time of their queue, if it is known."""
+    now_ns, late = now_ns or time.time_ns(), getattr(batch, "late", None)
     lines = []
     for place, product in enumerate(islice(batch, shown)):
         age_s = max(0.0, (now_ns - product.inserted_ns) / 1e9)

@@ -32,7 +32,7 @@ def open_station(
     """The station `name`, created on these terms if it does not exist; `Queue.station` explains the options."""
     check_station_name(name)
     given = {option: value for option, value in options.items() if value is not ...}
-    fields = check_options(given)
+    fields = check_options(given, stations.time_ns())
     if channel is not None:
         fields["channel"] = channel
     after = given.get("after")

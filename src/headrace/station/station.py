@@ -104,7 +104,7 @@ class Station:
         self._change(options, None)
 
     def _change(self, options: Mapping[str, Any], by_channel: str | None) -> None:
-        fields = check_options(options)
+        fields = check_options(options, self._stations.time_ns())
         for field in (*fields, *(["after"] if "after" in options else [])):
             if field not in CHANGEABLE:
                 raise OptionError(f"{field} of a station cannot change", "remove the station and create it again")

@@ -140,10 +140,14 @@ def check_sequences(sequences: Sequence[int] | None) -> None:
         raise OptionError(f"{sequences!r} are not sequences", "give sequences that parked() lists")
 
 
-def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as callers write them, as fields of StationTerms; OptionError for an unknown or invalid one."""
+def check_options(options: Mapping[str, Any], now_ns: int | None = None) -> dict[str, Any]:
+    """Options as callers write them, as fields of StationTerms; OptionError for an unknown or invalid one.
+
+    `now_ns` is what "now" means, by the clock of the queue.
+    """
     checked: dict[str, Any] = {}
-    for name, value in options.items():
+    for name, given in options.items():
+        value = now_ns if now_ns is not None and name in ("start_time", "stop_time") and given == "now" else given
         if name not in OPTIONS:
             near = [_ET[name]] if name in _ET else difflib.get_close_matches(name, OPTIONS, 1)
             raise OptionError(

@@ -11,6 +11,7 @@ from headrace.errors import OptionError
 from headrace.testing.ntp import SimulatedServer
 from headrace.testing.ntp_udp import UdpServer
 from headrace.timing.clock.keeper import Keeper
+from headrace.timing.clock.machine import RealMachine
 from headrace.timing.clock.state import ClockState, read_state
 from headrace.timing.clock.terms import ClockTerms, check_server
 from support.waiting import until
@@ -192,3 +193,12 @@ def test_servers_have_one_spelling(given: str, canonical: str) -> None:
 def test_invalid_terms_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(OptionError):
         ClockTerms(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_clocks_of_this_machine_and_the_state_of_its_kernel_can_be_read() -> None:
+    machine = RealMachine()
+    moment = machine.moment()
+    assert abs(moment.system_ns - time.time_ns()) < 60 * 10**9
+    assert moment.width_ns > 0
+    kernel = machine.kernel()
+    assert kernel.trouble or kernel.bound_ns > 0 or kernel.is_disciplined

@@ -50,7 +50,7 @@ class Steering:
         self._following = Following()
         self._kernel = machine.kernel()
         self._moment = machine.moment()
-        self._source = NO_SOURCE
+        self._source: int | None = None
         self._written_ns = 0
         self._fresh = False  # there are new samples
         self.steps = self.stepped_ns = 0
@@ -101,8 +101,8 @@ class Steering:
             self._written_ns = 0
         source = self._choose()
         if source != self._source:
-            log.info("the time comes from: %s", SOURCES[source])
             self._source, self._written_ns = source, 0
+            log.info("source of the time: %s%s", SOURCES[source], f" ({self._unkept()})" if source == NO_SOURCE else "")
         if self._kernel.rate_ppb != before.rate_ppb:
             self._ntp.disturb(self._kernel.rate_ppb - before.rate_ppb, before_ns, self._moment.boot_ns)
             self._written_ns = 0
@@ -145,7 +145,7 @@ class Steering:
         return words is not None and words.boot_ns < words.until_boot_ns <= boot_ns
 
     def _steer(self, estimate: Estimate, source: int | None = None) -> None:
-        source = self._source if source is None else source
+        source = (self._source or NO_SOURCE) if source is None else source
         moment = self._machine.moment()
         words, estimate = self._clock.read_clock(), estimate.aged(moment.boot_ns, estimate.rate)
         shown_ns = moment.system_ns if words is None else words.at(moment.boot_ns)
@@ -169,7 +169,7 @@ class Steering:
             left_ns = (words.until_boot_ns - boot_ns) * (words.rate_ppb - words.then_ppb) // _NS
         shown_ns = words.at(boot_ns) if words.boot_ns else moment.system_ns
         return ClockState(
-            wanted=self._terms.source, source=SOURCES[self._source], situation=situation, why=why,
+            wanted=self._terms.source, source=SOURCES[self._source or NO_SOURCE], situation=situation, why=why,
             offset_ns=shown_ns - moment.system_ns, bound_ns=words.bound_at(boot_ns) if words.bound_ns else None,
             drift_ppb=words.drift_ppb, rate_ppb=words.then_ppb, left_ns=left_ns, steps=self.steps,
             stepped_ns=self.stepped_ns, system_steps=self._following.steps, contradicted=self._ntp.contradicted,
@@ -182,8 +182,7 @@ class Steering:
         if self._source == SYSTEM and self._kernel.is_disciplined:
             return "synchronised", ""
         if self._source != NTP:
-            why = self._kernel.trouble or "no daemon disciplines the clock of the system"
-            return "unsynchronised", why + ("" if self._terms.source == "system" else ", and no server is named")
+            return "unsynchronised", self._unkept()
         agreed_ns, servers = self._ntp.elected_ns, self._ntp.servers
         if agreed_ns and boot_ns - agreed_ns < 3 * max(each.poll_s for each in servers) * _NS + 10 * _NS:
             return "synchronised", ""
@@ -193,6 +192,10 @@ class Steering:
         replying = sum(each.state == "reachable" for each in servers)
         why = f"{replying} of {len(servers)} servers reply, and no majority agrees" if replying else "no server replies"
         return known, why
+
+    def _unkept(self) -> str:
+        why = self._kernel.trouble or "no daemon disciplines the clock of the system"
+        return why + ("" if self._terms.source == "system" else ", and no server is named")
 
     def _server(self, server: Association, offset_ns: int, boot_ns: int) -> ServerState:
         rate, last = self._ntp.frequency.rate, server.last
