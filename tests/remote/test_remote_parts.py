@@ -127,3 +127,37 @@ def test_a_client_without_rights_leaves_no_parts_at_the_site(make_served: Callab
     served = make_served(size="16MiB", rules=(Rule(("*",), receive=("a",)),))
     with pytest.raises(AccessDeniedError, match="may not publish"):
         _narrow(served.connect()).put(LARGE, feed="a")
+
+
+def test_a_consumer_gets_a_large_product_in_parts_and_settles_it_once(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    station = served.queue.station("s")
+    served.queue.put(LARGE, feed="a", ident="large")
+    fetched, part = [], Downloads.part
+
+    def forgetful(self: Downloads, *words: object) -> bytes | None:
+        fetched.append(words)
+        return None if len(fetched) == 2 else part(self, *words)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Downloads, "part", forgetful)
+    with _narrow(served.connect()).station("s").attach() as consumer:
+        batch = consumer.get(5, timeout=60)
+        assert bytes(batch[0].payload) == LARGE
+        assert len(fetched) > 4
+        consumer.ack(batch)
+        assert len(consumer.get_nowait()) == 0
+    assert station.statistics().acknowledged == 1
+
+
+def test_a_get_that_ends_at_its_timeout_between_parts_goes_on_with_the_next_get(served: Served) -> None:
+    served.queue.station("s")
+    served.queue.put(LARGE, feed="a", ident="large")
+    with NarrowLink(served.endpoint, 2e6) as link:
+        consumer = _narrow(served.connect(link.endpoint)).station("s").attach()
+        assert len(consumer.get(1, timeout=0.1)) == 0
+        before = link.carried[1]
+        assert bytes(consumer.get(1, timeout=60)[0].payload) == LARGE
+        assert link.carried[1] - before < len(LARGE)
+        consumer.detach()
+    served.close_users()

@@ -39,6 +39,7 @@ from headrace.remote.client.site_clock import SiteClock
 from headrace.remote.client.waiting import BLOCKING, Sender, Wait, finish
 from headrace.remote.protocol.calls import Call, Get, Identify, Leave, ReadPart, ReadProducts
 from headrace.remote.protocol.envelope import Envelope, client_digest, encode
+from headrace.remote.protocol.fields import PAGE_BYTES_MAX
 from headrace.remote.protocol.hello import COMPRESSION_VERSION, HELLO, OLDEST_VERSION, PARTS_VERSION, VERSION, Hello
 from headrace.remote.protocol.replies import (
     Done,
@@ -85,6 +86,15 @@ class Detached(Exception):  # noqa: N818
 
 class PartsLost(Exception):  # noqa: N818
     """The site no longer has the parts of a call or a reply: begin again."""
+
+
+class Fetch:
+    """A reply with products that comes in parts, and those that have come. Most have one."""
+
+    __slots__ = ("parts", "reply", "size")
+
+    def __init__(self, reply: Products, records: bytes) -> None:
+        self.reply, self.parts, self.size = reply, [records], len(records)
 
 
 class NotYet(Exception):  # noqa: N818
@@ -373,23 +383,28 @@ class Connection:
         finally:
             self.end(number)
 
-    async def whole_by(self, wait: Wait, reply: Products, records: bytes) -> tuple[Products, bytes]:
+    @property
+    def part_bytes(self) -> int:
+        """How large a reply with products may be that comes in one piece; 0: the site knows no parts."""
+        return min(2 * self.page.bytes, PAGE_BYTES_MAX) if self.has_parts else 0
+
+    async def whole_by(self, wait: Wait, fetch: Fetch, within_s: float | None = None) -> tuple[Products, bytes]:
         """A reply with products, and all of its records: the rest of a large one is fetched in parts.
 
-        PartsLost if the site no longer has them: read again.
+        PartsLost if the site no longer has them: read again. SiteUnreachableError: go on with the same Fetch later.
         """
-        if not reply.download:
-            return reply, records
-        parts, size = [records], len(records)
-        while size < reply.total_bytes:
+        until = None if within_s is None else time.monotonic() + within_s
+        while fetch.size < fetch.reply.total_bytes:
             begun = time.monotonic()
-            _, part = await self.ask_by(wait, ReadPart(reply.download, size, self.page.bytes), Part)
+            left_s = None if until is None else max(0.0, until - begun)
+            call = ReadPart(fetch.reply.download, fetch.size, self.page.bytes)
+            _, part = await self.ask_by(wait, call, Part, within_s=left_s)
             if not part:
                 raise PartsLost
             self.page.note(len(part), time.monotonic() - begun)
-            parts.append(part)
-            size += len(part)
-        return reply, b"".join(parts)
+            fetch.parts.append(part)
+            fetch.size += len(part)
+        return fetch.reply, fetch.parts[0] if len(fetch.parts) == 1 else b"".join(fetch.parts)
 
     def send(self, call: Call) -> None:
         """Make a call and ignore its reply. Takes no lock: the garbage collector may call this."""

@@ -32,7 +32,7 @@ from headrace.log.seams import Timeout
 from headrace.product.batch import Batch
 from headrace.product.product import Product
 from headrace.remote.client.arguments import timeout_of
-from headrace.remote.client.connection import Connection, Detached, within_s
+from headrace.remote.client.connection import Connection, Detached, Fetch, PartsLost, within_s
 from headrace.remote.client.pending import SlowReply
 from headrace.remote.client.waiting import AWAITING, BLOCKING, Wait, finish
 from headrace.remote.protocol.calls import Attach, DescribeConsumer, Detach, Get, Interrupt, Revise, Settle
@@ -94,6 +94,7 @@ class RemoteConsumer:
         self._attaching = 0  # number of a repeated Attach that has no reply yet
         self._getting = 0  # number of a Get that has no reply yet
         self._pending: tuple[SlowReply, int] | None = None  # its query, and when it was sent
+        self._fetch: Fetch | None = None  # its reply, while parts of it are missing
         self._rest = 0  # number of the Get whose batch the next one acknowledges
         self._each_s = 0.0  # how long a product takes to arrive; 0: unknown
         self._recent = recent_batches()
@@ -180,14 +181,14 @@ class RemoteConsumer:
         number = self._getting = self._getting or self._connection.get_number()
         try:
             if self._pending is None:
-                call = Get(self._attachment, min(n, GET_MAX), wait_s, self._rest, self._each_s)
+                part_bytes = self._connection.part_bytes
+                call = Get(self._attachment, min(n, GET_MAX), wait_s, self._rest, self._each_s, part_bytes)
                 await wait.start(self._connection.sender, lambda: self._send(call, number))
             assert self._pending is not None
             pending, sent_ns = self._pending
             if not await wait.has_ended(pending, within_s(self._connection.ends_at(begun, until))):
                 return None
-            self._pending = None
-            came = self._connection.read(pending.take(), Products, pending)
+            came = await self._whole(wait, pending, until)
         except Detached:
             self._lose()
             return None
@@ -202,6 +203,32 @@ class RemoteConsumer:
             await self._return(wait, Settle(self._attachment, number, len(batch), "nack"), until)
             return None
         return await self._without_expired(wait, batch, came[0], sent_ns, until)
+
+    async def _whole(self, wait: Wait, pending: SlowReply, until: float | None) -> tuple[Products, bytes] | None:
+        """The reply to a get, with all of its parts; None if there is none, or not all of it until then.
+
+        The get stays as it is until everything has come: the next attempt goes on with it, and a get whose task is
+        cancelled gives its products back.
+        """
+        if self._fetch is None:
+            try:
+                came = self._connection.read(pending.take(), Products, pending)
+            except BaseException:
+                self._pending = None
+                raise
+            if came is None or not came[0].download:
+                self._pending = None
+                return came
+            self._fetch = Fetch(*came)
+        try:
+            whole = await self._connection.whole_by(wait, self._fetch, within_s(until))
+        except SiteUnreachableError:
+            return None
+        except PartsLost:  # the site makes the reply again
+            self._pending = self._fetch = None
+            return None
+        self._pending = self._fetch = None
+        return whole
 
     def _send(self, call: Get, number: int) -> SlowReply:
         """Send a Get; it is noted in the thread that sends it, because its task may have been cancelled by then."""
@@ -279,7 +306,7 @@ class RemoteConsumer:
             self._begun += 1
             left, self._left = self._left, None
         if left is not None and not left.claim():
-            self._pending = None
+            self._pending = self._fetch = None
             self._end_get()
 
     def _give_back(self, left: _Left, number: int, attachment: int) -> None:
@@ -315,6 +342,7 @@ class RemoteConsumer:
         log.warning("station %s of site %s: the site released our leases; attaching again",
                     self.station_name, self._connection.site)  # fmt: skip
         self._end_get()
+        self._fetch = None
         self._attachment = 0
 
     # --- acknowledge ------------------------------------------------------------------------------

@@ -20,11 +20,11 @@ from headrace.log.log import Wanted
 from headrace.log.read import Start, check_limit
 from headrace.product.batch import Batch
 from headrace.remote.client.arguments import selection_text, start_text
-from headrace.remote.client.connection import GRACE_S, Connection, PartsLost, within_s
+from headrace.remote.client.connection import GRACE_S, Connection, Fetch, PartsLost, within_s
 from headrace.remote.client.pending import PendingReply, RawReply, SlowReply
 from headrace.remote.client.waiting import AWAITING, BLOCKING, Wait, finish
 from headrace.remote.protocol.calls import ReadProducts, Resolve
-from headrace.remote.protocol.fields import PAGE_BYTES_MAX, PAGE_PRODUCTS_MAX, WAIT_S_MAX
+from headrace.remote.protocol.fields import PAGE_PRODUCTS_MAX, WAIT_S_MAX
 from headrace.remote.protocol.products import RemoteBatch, batch_of
 from headrace.remote.protocol.replies import Number, Products
 from headrace.selection import Selection
@@ -58,9 +58,16 @@ class ReadTerms:
     def call(self, position: int | str, follower: int, connection: Connection, wait_s: float = 0.0) -> ReadProducts:
         page_bytes = connection.page.bytes
         limit, bytes_limit = min(self.limit, PAGE_PRODUCTS_MAX), min(self.bytes_limit, page_bytes)
-        part_bytes = min(2 * page_bytes, PAGE_BYTES_MAX) if connection.has_parts else 0
         return ReadProducts(
-            self.selection, position, limit, bytes_limit, wait_s, self.stop, follower, self.expired, part_bytes
+            self.selection,
+            position,
+            limit,
+            bytes_limit,
+            wait_s,
+            self.stop,
+            follower,
+            self.expired,
+            connection.part_bytes,
         )
 
     def read(self, connection: Connection, position: int | str, follower: int) -> tuple[Products, bytes]:
@@ -70,7 +77,7 @@ class ReadTerms:
             reply, records = connection.ask(self.call(position, follower, connection), Products)
             connection.page.note(len(records), time.monotonic() - begun)
             with suppress(PartsLost):
-                return finish(connection.whole_by(BLOCKING, reply, records))
+                return finish(connection.whole_by(BLOCKING, Fetch(reply, records)))
 
 
 class _PendingRead:
@@ -277,7 +284,7 @@ class RemoteFollower:
     async def _whole(self, wait: Wait, came: tuple[Products, bytes]) -> tuple[Products, bytes] | None:
         """The reply with all of its parts; None as if none had come, if the site no longer has them."""
         try:
-            return await self._connection.whole_by(wait, *came)
+            return await self._connection.whole_by(wait, Fetch(*came))
         except PartsLost:
             return None
 

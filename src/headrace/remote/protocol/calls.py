@@ -245,6 +245,7 @@ class Get(CallStruct, frozen=True):
     wait_s: Wait
     rest: Sequence64 = 0
     each_s: Seconds = 0.0
+    part_bytes: PartBytes = 0  # as for ReadProducts
 
 
 class Settle(CallStruct, frozen=True):

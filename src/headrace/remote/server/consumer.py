@@ -264,7 +264,9 @@ class ServedConsumer:
         reply, records = products_of(batch, batch.next, count)
         now_ns, timeout_ns, stop_ns = deadlines(self.consumer)
         more = {"sent_ns": now_ns, "waited_ns": pending.waited_ns, "timeout_ns": timeout_ns, "stop_ns": stop_ns}
-        return msgspec.structs.replace(reply, **more), records
+        reply = msgspec.structs.replace(reply, **more)
+        assert isinstance(pending.call, Get)
+        return self._gets.downloads.first_part(pending.client, reply, records, pending.call.part_bytes)
 
     def _ack_rest(self, number: int) -> None:
         """Acknowledge what the client's loop has not settled itself; if a lease is lost, it is delivered again."""

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
 from headrace.remote.protocol.calls import Get
+from headrace.remote.server.downloads import Downloads
 from headrace.remote.server.pending_call import PendingCall
 from headrace.remote.server.scans import FunctionScans
 from headrace.station.served import Origin, find_ready, now_ns_of, origin_of
@@ -88,6 +89,7 @@ class WaitingGets:
     """One for a site. Threads run from the beginning until `close`."""
 
     def __init__(self, queue: Queue) -> None:
+        self.downloads = Downloads()  # replies that clients fetch in parts, those of reads included
         self._log = log_of(queue).kernel
         self._stations: dict[Origin, Station] = {}
         self._lock = threading.Lock()

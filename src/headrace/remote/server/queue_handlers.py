@@ -48,12 +48,18 @@ class QueueHandlers:
     """One for a site. Each method executes a call and finishes it, now or later."""
 
     def __init__(
-        self, queue: Queue, site: str, waiting: WaitingReads, blocked: BlockedPuts, recent: RecentReads
+        self,
+        queue: Queue,
+        site: str,
+        waiting: WaitingReads,
+        blocked: BlockedPuts,
+        recent: RecentReads,
+        downloads: Downloads,
     ) -> None:
         self._queue, self._site = queue, site
         self._waiting, self._blocked, self._recent = waiting, blocked, recent
         self._cursors: dict[str, Cursor] = {}
-        self._uploads, self._downloads = Uploads(queue), Downloads()
+        self._uploads, self._downloads = Uploads(queue), downloads
 
     def close(self) -> None:
         """Drop what clients have sent in parts."""

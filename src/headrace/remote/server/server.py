@@ -101,7 +101,7 @@ class RemoteServer:
             self._seats = WaitingSeats(queue.path, self._hand_over)
             parts.callback(self._seats.close)
             handlers = self._queue_handlers = QueueHandlers(
-                queue, site, self._waiting, BlockedPuts(), self.recent_reads
+                queue, site, self._waiting, BlockedPuts(), self.recent_reads, self._gets.downloads
             )
             self._handlers = _table(
                 handlers, StationHandlers(queue, self._clients), ChannelHandlers(queue, self._clients),
