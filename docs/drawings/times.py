@@ -3,7 +3,7 @@
 from draw import Drawing
 
 _CREATED = (0, 80, 160, 240, 320, 400)
-_ARRIVED = (62, 214, 226, 470, 390, 452)  # of the same products
+_ARRIVED = (62, 190, 232, 434, 384, 462)  # of the same products
 _ORIGINS = ("station", "fabric", "station", "station", "fabric", "station")
 
 

@@ -27,9 +27,9 @@ from headrace.demo.run import DemoRun
 from support.commandline import Run, children_of, environment, is_alive, objects
 from support.waiting import until
 
-CHILDREN = 12  # two sites, the link, feeder, two watchers, three workers, two nodes, and Python's own helper
+CHILDREN = 13  # two sites, the link, feeder, two watchers, three workers, two nodes, a pacer, and Python's own helper
 LINES = (
-    r"starting two sites, the link between them, 2 watchers, 3 workers, 2 nodes \(times: since the first product\)",
+    r"starting two sites, the link between them, 2 watchers, 3 workers, 2 nodes, a pacer \(times: since the first product\)",
     r" +0\.0 s  2,000 products per second are put at site one, and arrive at site two",
     r" +\d\.\d s  worker 2 is killed, holding \d+ products; redelivered after [\d.]+ m?s",
     r" +\d\.\d s  the link is cut; products are still put at site one",
@@ -37,6 +37,8 @@ LINES = (
     r" +\d+\.\d s  site two has caught up, [\d.]+ m?s later; lost 0",
     r" +\d+\.\d s  verdict on deliveries: put [\d,]+, arrived [\d,]+; "
     r"lost 0, duplicated 0, altered 0; without the cut, latency p50 .* m?s, p99 .* m?s",
+    r" +\d+\.\d s  a camera across the Atlantic \(simulated\), through a pacer: [\d,]+ products; "
+    r"jitter .* \S?s as they arrived, .* \S?s after the pacer",
     r" +\d+\.\d s  verdict on nodes: node-2 joined node-1: \d+ of 64 slices moved in [\d.]+ \S?s; "
     r"node-1 [\d,]+, node-2 [\d,]+; lost 0, duplicated 0, altered 0",
     r"nothing lost, nothing duplicated, nothing altered",
@@ -67,6 +69,8 @@ def test_the_demo_loses_and_duplicates_nothing_and_leaves_no_file(tmp_path: Path
     assert (nodes["lost"], nodes["duplicated"], nodes["sent"]) == (0, 0, sum(nodes["products"].values()))
     assert 0 < nodes["joined"]["slices"] < 64
     assert all(count > 0 for count in nodes["products"].values())
+    assert 0 < told["pacer"]["products"] <= 600
+    assert told["pacer"]["jitter_after_s"] > 0
     assert (told["pipeline"], told["plot"]) == (None, None)
     assert list(tmp_path.iterdir()) == []
 

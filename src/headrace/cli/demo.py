@@ -33,6 +33,9 @@ def demo(seconds: float, seed: int, keep: str | None, plot: str | None, pipeline
     worker is killed while it holds products, which the other workers then receive. Half way the link between the sites
     is cut for some seconds.
 
+    A pacer releases the pictures of a camera across the Atlantic, which is simulated, as evenly as they were taken; the
+    jitter is compared with that on arrival.
+
     When everything has arrived, a processing node works on the latest products of a stream that is cut into slices; a
     second node joins it, slices move to it, and the load spreads.
 
@@ -43,8 +46,8 @@ def demo(seconds: float, seed: int, keep: str | None, plot: str | None, pipeline
     At the end the oracle compares what was put at the first site with what each watcher received at the second, with
     what the workers acknowledged and the nodes worked on, and with the tables and files. Exit code 0 if nothing was
     lost, duplicated, out of order or altered, and 1 otherwise. The verdict on watchers and workers comes first, because
-    Spark takes longer. A plot of the backlog, the latencies, the work of workers and nodes and the hourly table is
-    saved.
+    Spark takes longer. A plot of the backlog, the latencies, the work of workers and nodes, the hourly table and
+    the jitter is saved.
 
     With --keep, the last lines are three commands to try on what is left behind.
 

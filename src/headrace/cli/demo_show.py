@@ -21,6 +21,7 @@ from headrace.cli.failure import NEGATIVE, OK
 from headrace.cli.output import echo_json, is_terminal, show_table
 from headrace.cli.verify import VERDICT_HEADER, VERDICT_RIGHT, verdict_row
 from headrace.demo.outcome import Delivery, Outcome, TableVerdicts, delivery_of, outcome_of, shared_of
+from headrace.demo.pacing import smoothing_of
 from headrace.demo.plan import (
     FIRST,
     SECOND,
@@ -71,7 +72,7 @@ def run_demo(seconds: float, seed: int, keep: str | None, plot: str | None, pipe
             with DemoRun(plan, first, second, pipeline) as run:
                 outcome = _watch(plan, run, pipeline, quiet=as_json)
                 if outcome.tables is not None:
-                    save_plot(plot_path, plan, outcome.delivery, outcome.tables, outcome.sharing)
+                    save_plot(plot_path, plan, outcome.delivery, outcome.tables, outcome.sharing, outcome.smoothing)
                 drawn = None if outcome.tables is None else plot_path
                 if as_json:
                     echo_json({"ok": outcome.ok, **values_of(plan, outcome), "plot": drawn and str(drawn.absolute())})
@@ -88,6 +89,7 @@ def _watch(plan: Plan, run: DemoRun, pipeline: bool, quiet: bool) -> Outcome:
         run.deliver(view.refresh)
         delivery = delivery_of(plan, run)
         view.tell(run, _delivery_line(delivery))
+        view.tell(run, f"a camera across the Atlantic (simulated), through a pacer: {smoothing_of(plan)}")
         run.spread(view.refresh)
         sharing = shared_of(plan, run)
         view.tell(run, f"verdict on nodes: {sharing}; {_faults([sharing.verdict], max)}")

@@ -5,7 +5,8 @@ from typing import Any
 from headrace.cli.verify import verdict_values
 from headrace.demo.nodes import Sharing
 from headrace.demo.outcome import Delivery, Outcome, TableVerdicts
-from headrace.demo.plan import KILLED_WORKER, SLICES, WATCHERS, WORKERS, Plan
+from headrace.demo.pacing import Smoothing
+from headrace.demo.plan import KILLED_WORKER, PACED, SLICES, WATCHERS, WORKERS, Plan
 from headrace.demo.run import LinkCut, WorkerKill
 
 
@@ -34,6 +35,7 @@ def values_of(plan: Plan, outcome: Outcome) -> dict[str, Any]:
         "watchers": watchers,
         "station": _station_values(delivery),
         "nodes": _node_values(outcome.sharing),
+        "pacer": _pacer_values(outcome.smoothing),
         "pipeline": None if outcome.tables is None else _table_values(outcome.tables),
     }
 
@@ -71,6 +73,13 @@ def _node_values(sharing: Sharing) -> dict[str, Any]:
     session = sharing.session
     moved = None if session is None else {"slices": session.slices, "of": SLICES, "took_s": sharing.moved_s}
     return {"products": sharing.products, "joined": moved, **verdict}
+
+
+def _pacer_values(smoothing: Smoothing) -> dict[str, Any]:
+    """One stream, as it arrived and after a pacer."""
+    before_s, after_s = smoothing.medians_s()
+    products = smoothing.after.shape[1] + 1
+    return {"select": PACED, "products": products, "jitter_before_s": before_s, "jitter_after_s": after_s}
 
 
 def _table_values(tables: TableVerdicts) -> dict[str, Any]:

@@ -32,7 +32,7 @@ _BARS_MAX = 48  # of the backlog over time
 _LINK_WIDTH = 30
 START = (
     f"starting two sites, the link between them, {len(WATCHERS)} watchers, {len(WORKERS)} workers, {len(NODES)} nodes"
-    "{spark} (times: since the first product)"
+    ", a pacer{spark} (times: since the first product)"
 )
 
 

@@ -26,6 +26,7 @@ import pyarrow.dataset as ds
 from blake3 import blake3
 
 from headrace.demo.nodes import Sharing, sharing_of
+from headrace.demo.pacing import Smoothing, smoothing_of
 from headrace.demo.pipeline import GUST, METAR_FEED, RADAR_SELECT, watermark_min
 from headrace.demo.plan import ALERT_FEED, GARBLED, STATION_SELECT, STREAM, WATCHERS, WORKERS, Plan
 from headrace.demo.processes import Acknowledged, Report, load_acknowledged, load_sightings, sighting_of
@@ -81,11 +82,12 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The verdicts on deliveries and nodes, and on the tables unless the run had no pipeline."""
+    """The verdicts on deliveries and nodes, on the tables unless the run had no pipeline, and one stream's jitter."""
 
     delivery: Delivery
     sharing: Sharing
     tables: TableVerdicts | None
+    smoothing: Smoothing
 
     @property
     def ok(self) -> bool:
@@ -126,8 +128,9 @@ def shared_of(plan: Plan, run: DemoRun) -> Sharing:
 def outcome_of(plan: Plan, run: DemoRun, delivery: Delivery, sharing: Sharing) -> Outcome:
     """Judge a run that has ended."""
     if PIPELINE not in run.latest:
-        return Outcome(delivery, sharing, None)
-    return Outcome(delivery, sharing, tables_of(plan, run.second, load_sightings(plan.records_of(FEEDER))))
+        return Outcome(delivery, sharing, None, smoothing_of(plan))
+    tables = tables_of(plan, run.second, load_sightings(plan.records_of(FEEDER)))
+    return Outcome(delivery, sharing, tables, smoothing_of(plan))
 
 
 # --- the output of the pipeline --------------------------------------------------------------------

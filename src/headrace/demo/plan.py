@@ -43,6 +43,8 @@ KILLED_WORKER = WORKERS[1]  # killed while it holds products
 STREAM, STREAM_FEED, SLICES = "weather", "wx/**", 64  # at the second site: a channel that two nodes share
 NODES = ("node-1", "node-2")  # the second one joins while the first one works
 
+PACER, PACED = "pacer", "lab/camera"  # beside the sites: a process that releases a stream evenly
+
 KILL_AT, CUT_AT, CUT_SHARE = 0.25, 0.5, 0.2  # shares of the run: the worker is killed, the link is cut, for how long
 
 GARBLED = " garbled"  # end of the ident of such a bulletin

@@ -5,6 +5,7 @@
     work         products per second of each worker; one of them is killed
     nodes        products per second of each processing node; the second one joins
     table        mean, lowest and highest temperature by station and hour
+    jitter       of a stream from across the Atlantic, simulated: as it arrived, and after a pacer
 
 The first three share an axis, seconds since the first product was put. Everything is drawn from what the processes
 recorded, not from what they reported.
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from headrace.demo.nodes import Sharing, draw_sharing
 from headrace.demo.outcome import Delivery, Row, TableVerdicts
+from headrace.demo.pacing import Smoothing, draw_smoothing
 from headrace.demo.plan import FIRST, KILLED_WORKER, SECOND, STATION, WATCHERS, WORKERS, Plan
 from headrace.extras import require
 from headrace.units import format_count, format_latency
@@ -25,7 +27,7 @@ from headrace.units import format_count, format_latency
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_INCHES = (9.5, 14.0)
+_INCHES = (9.5, 16.5)
 _STATIONS_MAX = 24
 _LATENCY_BIN_S, _WORK_BIN_S = 0.1, 0.5
 _COLOURS = ("tab:blue", "tab:orange", "tab:green", "tab:purple")
@@ -33,20 +35,26 @@ _BAD = "tab:red"
 _NOTE = {"fontsize": 9, "bbox": {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.6", "alpha": 0.9}}
 
 
-def save_plot(path: Path, plan: Plan, delivery: Delivery, tables: TableVerdicts, sharing: Sharing | None) -> None:
+def save_plot(
+    path: Path, plan: Plan, delivery: Delivery, tables: TableVerdicts, sharing: Sharing | None,
+    smoothing: Smoothing | None,
+) -> None:  # fmt: skip
     """Write the file; create its directory if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure_of(plan, delivery, tables, sharing).savefig(path, dpi=110)
+    figure_of(plan, delivery, tables, sharing, smoothing).savefig(path, dpi=110)
 
 
-def figure_of(plan: Plan, delivery: Delivery, tables: TableVerdicts, sharing: Sharing | None = None) -> "Figure":
+def figure_of(
+    plan: Plan, delivery: Delivery, tables: TableVerdicts, sharing: Sharing | None = None,
+    smoothing: Smoothing | None = None,
+) -> "Figure":  # fmt: skip
     require("plots")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=_INCHES, layout="constrained")
     FigureCanvasAgg(figure)
-    products, latency, work, nodes, hours = figure.subplots(5, 1, height_ratios=(1.1, 1, 0.8, 0.8, 1.2))
+    products, latency, work, nodes, hours, jitter = figure.subplots(6, 1, height_ratios=(1.1, 1, 0.8, 0.8, 1.2, 1))
     created, latencies = np.load(plan.times_of(WATCHERS[0].name))
     start_s = float(created.min()) if len(created) else 0.0
     _draw_products(products, created - start_s, latencies, delivery)
@@ -63,6 +71,9 @@ def figure_of(plan: Plan, delivery: Delivery, tables: TableVerdicts, sharing: Sh
         draw_sharing(nodes, plan, sharing, (_COLOURS[0], _COLOURS[1]))
         nodes.grid(alpha=0.3)
     _draw_hours(hours, tables.hourly)
+    if smoothing is not None:
+        draw_smoothing(jitter, smoothing)
+        jitter.grid(alpha=0.3)
     lost = sum(verdict.lost for verdict in (*delivery.watchers.values(), delivery.workers, *tables.verdicts.values()))
     put = format_count(delivery.first.inserted_products, "product")
     figure.suptitle(f"headrace demo, seed {plan.seed}: {put} put, {delivery.arrived:,} arrived, {lost:,} lost")

@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any
 
 from headrace.demo.nodes import ALONE, BEGIN, PRODUCTS, run_node
+from headrace.demo.pacing import run_pacer
 from headrace.demo.pipeline import run_pipeline
 from headrace.demo.plan import (
     ALERT_FEED,
@@ -33,6 +34,7 @@ from headrace.demo.plan import (
     KILL_AT,
     KILLED_WORKER,
     NODES,
+    PACER,
     SECOND,
     STATION,
     STREAM,
@@ -172,7 +174,7 @@ class DemoRun:
         self._listen(lambda: self._has_all_below(self.feeder.next), _DRAIN_S_MAX, refresh)
         delayed_ns = (self.cut.at_ns, self.cut.caught_up_ns) if self.cut else (0, 0)
         self._send(_WATCHERS, ReadUntil(self.second.next, delayed_ns))
-        self._send([PIPELINE] if self._has_pipeline else [], STOP)
+        self._send([PACER, *([PIPELINE] if self._has_pipeline else [])], STOP)
         self._listen(self._is_station_idle, _DRAIN_S_MAX, refresh)
         self._send([worker for worker in WORKERS if worker != KILLED_WORKER], STOP)
         self._listen(lambda: self._unfinished() <= {PIPELINE, *NODES}, _DRAIN_S_MAX, refresh)
@@ -207,6 +209,7 @@ class DemoRun:
             self._start(worker, run_worker, self._plan, worker)
         for node in NODES:
             self._start(node, run_node, self._plan, node)
+        self._start(PACER, run_pacer, self._plan)
         endpoint = self._endpoint_of(_SITES[FIRST], refresh)
         self._start(LINK, run_link, parse_endpoint(endpoint).port)
         upstream = self._endpoint_of(LINK, refresh)
