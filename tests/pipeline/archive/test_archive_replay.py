@@ -125,9 +125,13 @@ def test_a_run_that_continues_skips_no_row_that_comes_late(
     assert len(after) <= 20 - len(before) + 4  # only those of the last moment come twice
 
 
-def test_a_payload_larger_than_the_scratch_queue_takes(tmp_path: Path, make_queue: Make) -> None:
-    queue = make_queue("large", size="128MiB")
+def test_a_payload_larger_than_the_scratch_queue_takes(
+    tmp_path: Path, make_queue: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.pipeline.archive.replay._SCRATCH_BYTES", 1 << 20)
+    monkeypatch.setattr("headrace.pipeline.archive.replay.PART_BYTES", 1 << 10)
+    queue = make_queue("large", size="8MiB")
     queue.put(b"small", feed="a")
-    queue.put(bytes(20 << 20), feed="a")
+    queue.put(bytes(1 << 20), feed="a")
     table = write(tmp_path / "table", queue, a=range(2))
-    assert [size for batch in Archive(table).replay(speed="max") for size in batch.sizes.tolist()] == [5, 20 << 20]
+    assert [size for batch in Archive(table).replay(speed="max") for size in batch.sizes.tolist()] == [5, 1 << 20]

@@ -10,7 +10,8 @@
 `Queue.replay` and `Archive.replay` make one.
 """
 
+from headrace.timing.replay.marks import Stored
 from headrace.timing.replay.replay import Progress, Replay
 from headrace.timing.replay.spacing import AS_FAST_AS_POSSIBLE, parse_speed
 
-__all__ = ["AS_FAST_AS_POSSIBLE", "Progress", "Replay", "parse_speed"]
+__all__ = ["AS_FAST_AS_POSSIBLE", "Progress", "Replay", "Stored", "parse_speed"]
