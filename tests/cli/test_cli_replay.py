@@ -149,6 +149,30 @@ def replaying_again(number: int) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
+def test_a_killed_run_stores_nothing_twice_in_a_target_that_recognises_no_duplicates(
+    path: Path, tmp_path: Path, run: Runs
+) -> None:
+    """As if it was killed after the put and before the save: the file is one product behind."""
+    fill(path, 5)
+    Queue.create(tmp_path / "none", size="4MiB", dedup="none").close()
+    run("replay", path, tmp_path / "none", "--speed", "max", "--to", "4")
+    known = read_runs()[-1]
+    RunFile(known).save(is_complete=False, position=2, stop=6, products=1, stored=1, target_next=2)
+    assert run("replay", "--run", "last").stdout == "5 products, 5 new, 0 duplicates\n"
+    assert payloads(tmp_path / "none") == [b"product %d" % number for number in range(1, 6)]
+
+
+def test_products_come_again_after_a_seek_back(path: Path, target: Path, run: Runs) -> None:
+    sparse(path)
+    with replaying(path, target, "--speed", "max", "--to", "live") as (process, number):
+        until(lambda: len(payloads(target)) == 3, "all products")
+        command(number, "seek 2")
+        until(lambda: read_runs()[-1].lap == 1, "the lap is saved")
+        process.kill()
+        process.wait()
+    assert payloads(target) == [b"0", b"1", b"2", b"1", b"2"]
+
+
 def test_ctrl_c_ends_it_and_tells_how_to_continue(path: Path, target: Path) -> None:
     sparse(path)
     with replaying(path, target) as (process, number):

@@ -185,8 +185,8 @@ def test_signatures_of_one_run_never_collide(make_queue: Made) -> None:
     queue = make_queue("many", size="16MiB")
     queue.put_many([b""] * 50_000, feed=["a", "b"] * 25_000, created=[START] * 50_000)
     batch = queue.read_batch(limit=50_000)
-    made = {run: signatures(batch, run) for run in (1, 2, (1 << 64) - 1)}
-    assert len({signature for each in made.values() for signature in each}) == 150_000
+    made = {run: signatures(batch, run) for run in (1, 2, (1 << 64) - 1)} | {0: signatures(batch, 1, lap=1)}
+    assert len({signature for each in made.values() for signature in each}) == 200_000
     assert made[1] == signatures(queue.read_batch(limit=50_000), 1)
     first_bytes = np.array([signature[0] for signature in made[1]])
     assert len(set(first_bytes.tolist())) == 256  # they spread over a hash table

@@ -57,14 +57,32 @@ def continue_run(word: str, words: tuple[str | None, str | None], speed: str | N
         _show_result(run, as_json)
         return OK
     window = Window(run.selection, run.start, run.stop, run.by, speed or run.speed)
-    with held(number), opened(run.source, window, run.position) as (replay, identity):
-        if identity != run.identity:
-            raise ReplayError(
-                f"{run.source} is another queue than the one that run {run.run} replays", "start a new run"
-            )
-        with open_queue(run.target, waits=True) as queue:
+    with held(number), open_queue(run.target, waits=True) as queue:
+        run = _caught_up(run, queue)
+        with opened(run.source, window, run.position) as (replay, identity):
+            if identity != run.identity:
+                raise ReplayError(
+                    f"{run.source} is another queue than the one that run {run.run} replays", "start a new run"
+                )
             marks = Marks(number, run.onto, run.relay)
             return _Running(replay, queue, RunFile(run), marks, as_json).go()
+
+
+def _caught_up(run: Run, queue: "AnyQueue") -> Run:
+    """The run behind the last product that it has put, for a target that does not recognise duplicates by itself."""
+    if not run.target_next or not run.identity:
+        return run
+    found = [
+        product.options.replay.sequence
+        for batch in queue.read(run.target_next, f"** replay {run.run}").batches()
+        for product in batch
+        if product.options.replay is not None
+    ]
+    if not found:
+        return run
+    return msgspec.structs.replace(
+        run, position=found[-1] + 1, products=run.products + len(found), stored=run.stored + len(found)
+    )
 
 
 class _Running:
@@ -75,9 +93,10 @@ class _Running:
         run = file.run
         self._counts = Stored(run.products, run.stored, run.duplicates, run.expired, run.refused)
         self._gaps = GapReports(as_json)
-        self._lost, self._damaged = run.lost, run.damaged
+        self._lost, self._damaged, self._lap = run.lost, run.damaged, run.lap
         self._position = run.position  # behind the last product that was put
         self._bytes_max = queue.config.size // 8
+        self._recognises = queue.config.dedup != "none"
         self._unsaved_bytes = 0
         self._saved_s = self._durable_s = time.monotonic()
 
@@ -102,7 +121,8 @@ class _Running:
     def _take(self, batch: "Batch") -> None:
         if batch.lost is not None:
             self._gaps.lost(batch.lost)
-        marked = MarkedBatch(batch, self._marks, self._refuse)
+        lap = self._lap + self._replay.progress().lap
+        marked = MarkedBatch(batch, self._marks, self._refuse, lap=lap)
         is_put = not len(batch)
         while not is_put:  # a blocking station may be full: retry, so that Ctrl-C is noticed
             with DeferredSignals(), contextlib.suppress(BlockedError):
@@ -123,6 +143,7 @@ class _Running:
             durable=durable, position=self._position, speed=speed_text(now.speed), is_complete=is_complete,
             products=counts.products, stored=counts.stored, duplicates=counts.duplicates, expired=counts.expired,
             refused=counts.refused, lost=self._lost + now.lost, damaged=self._damaged + now.damaged,
+            lap=self._lap + now.lap, target_next=0 if self._recognises else self._queue.next,
         )  # fmt: skip
         self._saved_s, self._unsaved_bytes = time.monotonic(), 0
         self._durable_s = self._saved_s if durable else self._durable_s

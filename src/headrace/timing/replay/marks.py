@@ -4,8 +4,9 @@
     created       as it was: order and age are those of the original
     option replay the run, and the sequence in the source; `product.is_replay` is true
     option hops   0: no other site gets them, unless the replay may be relayed
-    signature     made of the run and of where the product was: a run that is repeated after a crash stores nothing
-                  twice, and another run of the same products is not taken for duplicates
+    signature     made of the run, its lap, and where the product was: a run that is repeated after a crash stores
+                  nothing twice, and another run of the same products is not taken for duplicates. A seek back
+                  begins another lap: then products come again on purpose
     expiry        shifted: a product lives as long after its put as it did then. One that had expired when it came into
                   the source is left out, and counted
     origin        the queue that they are put into: positions of other sites belong to the products of an origin, and
@@ -107,9 +108,11 @@ class Marks:
 class MarkedBatch:
     """A batch on its way into a queue, in pieces if it is too large for one. `counts` says what became of it so far."""
 
-    def __init__(self, batch: Batch, marks: Marks, refuse: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, batch: Batch, marks: Marks, refuse: Callable[[str], None] | None = None, *, lap: int = 0
+    ) -> None:
         """`refuse` is told of a product that the queue can never take."""
-        self._facts = _Facts(batch, marks, time.time_ns())
+        self._facts = _Facts(batch, marks, lap, time.time_ns())
         self._refuse = refuse
         self._done = 0  # products that were stored or refused
         self.counts = Stored(len(batch), expired=self._facts.expired)
@@ -151,7 +154,7 @@ def _put(target: Target, facts: "_Facts", begin: int, end: int, timeout: float |
 class _Facts:
     """The columns of `put_many` for the products of a batch that are to be put."""
 
-    def __init__(self, batch: Batch, marks: Marks, now_ns: int) -> None:
+    def __init__(self, batch: Batch, marks: Marks, lap: int, now_ns: int) -> None:
         columns = batch.columns
         expiry, inserted = columns["expires_ns"].astype(np.int64), columns["inserted_ns"].astype(np.int64)
         lives = (expiry == 0) | (expiry > inserted)
@@ -160,7 +163,7 @@ class _Facts:
         self._columns = batch.columns
         self._expiry = np.where(expiry == 0, 0, expiry - inserted + now_ns)[lives]
         self._marks = marks
-        self._signatures = signatures(batch, marks.run)
+        self._signatures = signatures(batch, marks.run, lap)
         self.has_slices = bool((self._columns["slice"] != NO_SLICE).any())
 
     def __len__(self) -> int:
@@ -206,14 +209,14 @@ class _Facts:
 # --- signatures -------------------------------------------------------------------------------------
 
 
-def signatures(batch: Batch, run: int) -> list[bytes]:
-    """For each product 16 bytes that only this product of this run has, the same whenever it is replayed.
+def signatures(batch: Batch, run: int, lap: int = 0) -> list[bytes]:
+    """For each product 16 bytes that only this product in this lap of this run has, the same whenever it is put.
 
     The first word is a permutation of the sequences, so products of one queue never collide. The second one is made of
     origin, sequence there, feed and time of creation: rows of an archive may have the same sequence.
     """
     columns = batch.columns
-    salt = _mixed(np.array([run], np.uint64))
+    salt = _mixed(_mixed(np.array([run], np.uint64)) + np.uint64(lap))
     first = _mixed(columns["sequence"] ^ salt)
     second = _mixed(columns["origin_sequence"] ^ salt)
     for words in (columns["created_ns"], _name_words(batch, "feed"), _name_words(batch, "origin")):

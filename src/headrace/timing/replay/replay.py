@@ -84,6 +84,7 @@ class Progress:
     time_ns: int  # of the last product in the stream; 0 before the first one
     speed: float
     is_paused: bool
+    lap: int  # how often it went back
     is_live: bool  # everything that there is was handed out, and the source goes on
     behind_s: float  # by how much the consumer is late
 
@@ -104,6 +105,7 @@ class Replay:
         self._lock = threading.Lock()  # of everything that follows but the chunk, which belongs to the iterating thread
         self._woken = threading.Event()
         self._target: int | None = None  # where a seek goes
+        self._lap = 0
         self._is_stopped = self._is_live = False
         self._position = source.position
         self._time_ns = self._place_ns = 0  # of the last product: in the stream, and in the queue
@@ -180,7 +182,8 @@ class Replay:
             bounds, spacing = self._source.bounds, self._spacing
             return Progress(
                 self._products, self._payload_bytes, self._lost, self._damaged, self._position, bounds.start,
-                bounds.stop, self._time_ns, spacing.speed, spacing.is_paused, self._is_live, self._behind_ns / 1e9,
+                bounds.stop, self._time_ns, spacing.speed, spacing.is_paused, self._lap, self._is_live,
+                self._behind_ns / 1e9,
             )  # fmt: skip
 
     # --- iteration --------------------------------------------------------------------------------
@@ -214,6 +217,7 @@ class Replay:
             target, self._target = self._target, None
             if target is None:
                 return
+            self._lap += target < self._position
             self._position, self._is_live = target, False
             self._spacing.forget()
         self._source.go_to(target)
@@ -318,7 +322,7 @@ class Replay:
         """
         marks = Marks(run or new_run(), onto, relay)
         for batch in self:
-            yield MarkedBatch(batch, marks).put(target)
+            yield MarkedBatch(batch, marks, lap=self._lap).put(target)
 
     # --- with -------------------------------------------------------------------------------------
 

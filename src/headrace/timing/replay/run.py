@@ -54,6 +54,8 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     refused: int = 0
     lost: int = 0
     damaged: int = 0
+    lap: int = 0  # how often it went back
+    target_next: int = 0  # of a target without duplicate check: the sequence of its next product then
     format: int = 1
 
 
