@@ -164,7 +164,7 @@ def test_a_get_that_is_not_repeated_keeps_no_other_replies(served: Served, monke
     monkeypatch.setattr("headrace.remote.server.clients.CALLS_MAX", 3)
     remote = served.connect(patience=0.5)
     consumer = remote.station("s", "**").attach()
-    monkeypatch.setattr(pending_calls, "_send", lambda query, say: query.drop())
+    monkeypatch.setattr(pending_calls, "_send", lambda query, *more: query.drop())
     assert len(consumer.get(1, timeout=0)) == 0
     monkeypatch.setattr(pending_calls, "_send", SEND)
     assert [remote.put(b"%d" % n, feed="a") for n in range(5)] == [1, 2, 3, 4, 5]

@@ -17,7 +17,7 @@ def lose_first_replies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     finish, send = pending_calls.PendingCall.finish_with, pending_calls._send
 
     def lose(pending: pending_calls.PendingCall, make: pending_calls.MakeReply) -> None:
-        def drop(query: zenoh.Query, make: pending_calls.MakeReply) -> None:
+        def drop(query: zenoh.Query, *more: object) -> None:
             lost.append(type(pending.call).__name__)
             query.drop()
 
@@ -63,7 +63,7 @@ def test_a_get_whose_reply_was_lost_is_continued_by_the_next(served: Served, mon
     remote = served.connect()
     put(served.queue, *"1234")
     consumer = remote.station("s", "**", start="oldest").attach()
-    monkeypatch.setattr(pending_calls, "_send", lambda query, make: query.drop())
+    monkeypatch.setattr(pending_calls, "_send", lambda query, *more: query.drop())
     assert len(consumer.get(3, timeout=0.1)) == 0
     monkeypatch.undo()
     until(lambda: remote.station("s").statistics().leased == 3, "three are leased")
@@ -77,7 +77,7 @@ def test_a_get_for_fewer_than_were_leased_gives_them_back(served: Served, monkey
     remote = served.connect()
     put(served.queue, *"1234")
     consumer = remote.station("s", "**", start="oldest").attach()
-    monkeypatch.setattr(pending_calls, "_send", lambda query, make: query.drop())
+    monkeypatch.setattr(pending_calls, "_send", lambda query, *more: query.drop())
     assert len(consumer.get(3, timeout=0.1)) == 0
     monkeypatch.undo()
     assert idents(consumer.get(1, timeout=5)) == ["1"]

@@ -151,11 +151,11 @@ def test_a_watcher_whose_link_is_full_holds_up_no_other(served: Served, monkeypa
     """A reply blocks while the link of its client is full."""
     send, is_full, is_stuck = pending_call._send, threading.Event(), threading.Event()
 
-    def send_when_there_is_room(query: Any, make: Any) -> None:
+    def send_when_there_is_room(query: Any, make: Any, *more: Any) -> None:
         if isinstance(make()[0], MemberChanges) and not is_stuck.is_set():
             is_stuck.set()
             is_full.wait(LIMIT_S)
-        send(query, make)
+        send(query, make, *more)
 
     monkeypatch.setattr(pending_call, "_send", send_when_there_is_room)
     with told_by(served.connect(patience="1h").members("site")) as told:

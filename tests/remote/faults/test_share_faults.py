@@ -62,7 +62,7 @@ def lose_first_replies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         head = bytes(str((pending.number, pending.call)), "utf-8")
         is_first = isinstance(pending.call, share_calls.ShareStruct) and head not in heads
 
-        def drop(query: zenoh.Query, make: pending_calls.MakeReply) -> None:
+        def drop(query: zenoh.Query, *more: object) -> None:
             query.drop()
 
         if is_first:

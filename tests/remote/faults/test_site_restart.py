@@ -46,7 +46,7 @@ def test_a_put_is_stored_once_though_the_site_died_before_its_reply(
     """The restarted site knows nothing of the call; the queue knows the product, though it has no ident."""
     served = make_served(dedup=dedup)
     remote = served.connect()
-    monkeypatch.setattr(pending_call, "_send", lambda query, make: query.drop())
+    monkeypatch.setattr(pending_call, "_send", lambda query, *more: query.drop())
 
     def restart() -> None:
         served.stop()
