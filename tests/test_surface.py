@@ -72,7 +72,7 @@ def test_completion_shows_what_users_need_and_nothing_else(tmp_path: Path) -> No
             "attach change consumers forget lag name parked pause remove resume retry seek statistics terms"
         )
         assert completion(channel) == (
-            "change change_station consumer definition feed name pull qos remove station stations statistics supplier"
+            "change change_station consumer definition feed follow name pull qos remove station stations statistics supplier"
         )
         assert completion(cursor) == "commit follow name position read read_batch remove save seek state"
         assert completion(batch) == (

@@ -23,7 +23,7 @@ def problems(**options: Any) -> list[tuple[str, ...]]:
 
 def test_an_empty_qos_has_no_conflicts() -> None:
     assert validate(QoS(), NOW_NS) == []
-    assert agree({}) == (QoS(), None)
+    assert agree({}) == (QoS(), None, None)
 
 
 def test_ages_and_times_may_be_text_or_objects() -> None:

@@ -79,6 +79,7 @@ QOS: Members = {
     "timeout_s": (NUMBER + NULL, None), "start_time_ns": (INTEGER + NULL, None),
     "stop_time_ns": (INTEGER + NULL, None), "batch_max": (INTEGER + NULL, None), "pacing_s": (NUMBER + NULL, None),
     "suppliers_max": (INTEGER + NULL, None), "consumers_max": (INTEGER + NULL, None),
+    "home": (STRING + NULL, None),
 }  # fmt: skip
 
 # --- the tables of the page: offsets --------------------------------------------------------------

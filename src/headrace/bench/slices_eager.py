@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from headrace.bench.processes import Pool
 from headrace.bench.slices_nodes import STREAM, Records
+from headrace.log.follow import AnyFollower
 from headrace.queue import Queue
-from headrace.queue.interface import AnyFollower
 from headrace.selection import Selection
 
 POLL_ITEMS = 500

@@ -43,7 +43,10 @@ from headrace.errors import (
     TermsError,
 )
 from headrace.log.cursor import check_name
-from headrace.log.log import Log
+from headrace.log.follow import Follower
+from headrace.log.log import Log, Wanted
+from headrace.log.read import Start
+from headrace.log.seams import Timeout
 from headrace.station.conflicts import Conflict, terms_error
 from headrace.station.interface import AnyStation
 from headrace.station.leases import check_keep
@@ -154,6 +157,19 @@ class Channel:
         """
         name = station if isinstance(station, str) else station.name
         return PushConsumer(self.station(name, create=False), callback, batches=batches)
+
+    def follow(
+        self, start: Start = "next", selection: Wanted = None, *, limit: int = 10_000,
+        bytes_limit: int | str = "64MiB", timeout: Timeout = None,
+    ) -> Follower:  # fmt: skip
+        """Batches of the channel, as `Queue.follow`; the selection applies within its subtree.
+
+        ChannelError if the channel has its `home` at another site.
+        """
+        definition = self.definition
+        membership.check_home(definition, self._context.log.config.origin)
+        wanted = membership.within(definition, selection)
+        return self._context.log.follow(start, wanted, limit=limit, bytes_limit=bytes_limit, timeout=timeout)
 
     # --- change -----------------------------------------------------------------------------------
 
@@ -309,7 +325,7 @@ def _is_same(existing: Definition, feed: str | None, options: Mapping[str, Any])
 
 def refuse_fixed(options: Mapping[str, Any]) -> None:
     """OptionError if one of these options of a channel never changes."""
-    for option in ("feed", *SLICING_OPTIONS):
+    for option in ("feed", "home", *SLICING_OPTIONS):
         if option in options:
             subject = "feed of a channel" if option == "feed" else f"option {option} of a channel"
             raise OptionError(f"the {subject} cannot change", "remove the channel and create another one")

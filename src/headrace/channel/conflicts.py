@@ -17,9 +17,11 @@ station may set freely; what the channel has set, it may set more narrowly:
     stop_time                               the channel's or earlier
     connections                             persistent where the channel has best_effort, not the other way round
     reliability, max_queue, suppliers_max   the channel's alone
+    home                                    the channel's alone
 
-The last three are promises to suppliers. A station that turned `persistent`, or rejected pushes earlier than its
-channel, would hold up suppliers that rely on the channel's promise: for them that is looser, not tighter.
+Those in the row before the last are promises to suppliers. A station that turned `persistent`, or rejected pushes
+earlier than its channel, would hold up suppliers that rely on the channel's promise: for them that is looser, not
+tighter.
 
 Every conflict is an error; there are no warnings. So an order by deadline without a timeout is no conflict:
 products may have an expiry of their own, and those without one come last. An invalid value takes part in no further
@@ -48,11 +50,12 @@ from headrace.channel.qos import (
 )
 from headrace.channel.slicing import SLICING_OPTIONS, Slicing, read_slicing
 from headrace.kernel import _kernel as kernel
+from headrace.product.put import is_origin
 from headrace.station.conflicts import Compared, Conflict, contradictions, terms_error
 from headrace.station.terms import CAPACITY_MAX
 
 AGE_S_MAX = 10 * 366 * 86400.0
-CHANNEL_ONLY = ("reliability", "max_queue", "suppliers_max")
+CHANNEL_ONLY = ("reliability", "max_queue", "suppliers_max", "home")
 _COUNTS_MAX = {
     "max_per_consumer": CAPACITY_MAX, "max_queue": 2**62, "batch_max": kernel.GET_MAX,
     "suppliers_max": SUPPLIERS_LIMIT, "consumers_max": kernel.CONSUMERS_MAX,
@@ -88,7 +91,12 @@ def validate(qos: QoS, now_ns: int | None = None) -> list[Conflict]:
     invalid = {FIELDS[option] for fault in faults for option in fault.options}
     sound = msgspec.structs.replace(qos, **{field: getattr(DEFAULTS, field) for field in invalid})
     now_ns = time.time_ns() if now_ns is None else now_ns
-    found = [*contradictions(_compared(sound)), *_about_suppliers(sound), *_about_times(sound, now_ns)]
+    found = [
+        *contradictions(_compared(sound)),
+        *_about_suppliers(sound),
+        *_about_home(sound),
+        *_about_times(sound, now_ns),
+    ]
     return faults + _apart_from(found, faults)
 
 
@@ -108,6 +116,10 @@ def _invalid_values(qos: QoS) -> Iterator[Conflict]:
             yield _fault(option, f"{option} {value!r} is unknown", f"choose one of {', '.join(choices)}")
     for option, most in _COUNTS_MAX.items():
         yield from _invalid_count(option, getattr(qos, option), most)
+    if qos.home is not None and not (isinstance(qos.home, str) and is_origin(qos.home)):
+        yield _fault(
+            "home", f"home {qos.home!r} is not the name of a site", "give the name of the site, such as denver"
+        )
     for option in AGES:
         yield from _invalid_age(option, getattr(qos, FIELDS[option]))
     for option in TIMES:
@@ -161,6 +173,15 @@ def _compared(q: QoS) -> Compared:
         not_blocking_text="reliability best_effort",
         capacity_name="max_per_consumer",
     )
+
+
+def _about_home(q: QoS) -> Iterator[Conflict]:
+    if q.home is not None and q.order not in ("any", "fifo"):
+        yield Conflict(
+            ("home", "order"),
+            f"with a home, all consumers get products in the order of its queue, and order {q.order} is another one",
+            "choose order fifo, or leave out home",
+        )
 
 
 def _about_suppliers(q: QoS) -> Iterator[Conflict]:

@@ -14,6 +14,9 @@ from headrace.channel.qos import ChannelOptions, MemberOptions, QoS
 from headrace.channel.supplier import Prepared
 from headrace.log.append import Duplicate, Receipt
 from headrace.log.columns import PutColumns
+from headrace.log.follow import AnyFollower
+from headrace.log.log import Wanted
+from headrace.log.read import Start
 from headrace.log.seams import Timeout
 from headrace.product.put import PutFacts
 from headrace.station.interface import AnyStation
@@ -85,6 +88,10 @@ class AnyChannel(Protocol):
         self, station: AnyStation | str, callback: "Callable[[Product], Any] | Callable[[Batch], Any]", *,
         batches: bool = False,
     ) -> "PushConsumer": ...  # fmt: skip
+    def follow(
+        self, start: Start = "next", selection: Wanted = None, *, limit: int = 10_000,
+        bytes_limit: int | str = "64MiB", timeout: Timeout = None,
+    ) -> AnyFollower: ...  # fmt: skip
     def change(self, **options: Unpack[ChannelOptions]) -> None: ...
     def remove(self, *, force: bool = False) -> None: ...
     def statistics(self) -> "ChannelStatistics": ...

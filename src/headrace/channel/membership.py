@@ -21,7 +21,7 @@ from headrace.channel.context import ChannelContext
 from headrace.channel.document import ChannelDocument, Definition, DefinitionFile
 from headrace.channel.qos import FIELDS, QoS, StationOnly, is_open, read_options, station_terms
 from headrace.channel.subtree import Subtree
-from headrace.errors import StationMissingError
+from headrace.errors import ChannelError, StationMissingError
 from headrace.log.dictionaries import missing, parse_name
 from headrace.log.log import Log
 from headrace.selection import Selection
@@ -42,6 +42,7 @@ def open_member(channel: ChannelContext, name: str) -> Station:
     """An existing station, with its terms brought up to the channel's."""
     station = _existing(channel, name)
     definition = channel.definition
+    check_home(definition, channel.log.config.origin)
     terms = station_terms(_qos_of(definition, name))
     if _differs(station, terms):
         change_through_channel(station, channel.name, terms)
@@ -51,9 +52,10 @@ def open_member(channel: ChannelContext, name: str) -> Station:
 def add_station(channel: ChannelContext, name: str, selection: Any, options: Mapping[str, Any]) -> Station:
     """Create a station, or open it if it exists on these terms. Its entry is written before it is created."""
     definition = channel.definition
+    check_home(definition, channel.log.config.origin)
     own, more = _read(options)
     qos = tighten(definition.qos, msgspec.structs.replace(definition.qos, **own))
-    wanted = _within(definition, selection)
+    wanted = within(definition, selection)
     if name not in list_stations(channel):
         conflicts = validate(qos, channel.now_ns())
         if conflicts:
@@ -72,7 +74,7 @@ def change_station(channel: ChannelContext, name: str, selection: Any, options: 
     qos = tighten(definition.qos, msgspec.structs.replace(definition.qos, **own))
     _refuse([each for each in validate(qos, channel.now_ns()) if set(each.options) & set(options)])
     if selection is not None:
-        more["selection"] = _within(definition, selection)
+        more["selection"] = within(definition, selection)
     _write(channel.file, definition, stations={**_entries(channel, definition), name: own})
     change_through_channel(station, channel.name, {**station_terms(qos), **more})
     return station
@@ -178,7 +180,18 @@ def _conflicts_at(new: Definition, name: str, known: list[Conflict]) -> list[Con
     ]
 
 
-def _within(definition: Definition, selection: Any) -> Selection:
+def check_home(definition: Definition, site: str) -> None:
+    """ChannelError if products of the channel are to be taken at another site, because its queue decides the order."""
+    home = definition.qos.home
+    if home not in (None, site):
+        raise ChannelError(
+            f"channel {definition.name!r} has its order at its home, site {home}, and this is the queue of site {site}",
+            f'take its products there: connect("site:{home}").channel("{definition.name}"); to put them here is fine',
+        )
+
+
+def within(definition: Definition, selection: Any) -> Selection:
+    """A selection, within the subtree of the channel."""
     wanted = Selection.of(selection)
     return wanted.replace(feed=Subtree.of(definition.feed).narrow(wanted.feed))
 

@@ -1,6 +1,6 @@
 """Quality of service: what a channel agrees on with its suppliers and consumers, as plain data.
 
-A QoS has thirteen options, the keys of `QoSOptions`. Each is set, or left open (`None`, or `any` for a policy);
+A QoS has fourteen options, the keys of `QoSOptions`. Each is set, or left open (`None`, or `any` for a policy);
 what a channel leaves open its stations may set. `QoS.of` reads what people write (ages such as "10s", times in ISO
 8601); `station_terms` says what a QoS means for a station. docs/channels.md explains every option, its default, and its
 name in the CORBA Notification Service.
@@ -43,6 +43,7 @@ class QoSOptions(TypedDict, total=False):
     pacing: Age | None
     suppliers_max: int | None
     consumers_max: int | None
+    home: str | None
 
 
 class ChannelOptions(QoSOptions, total=False):
@@ -94,6 +95,7 @@ class QoS(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     pacing_s: float | None = None  # how long a delivery waits for its batch to fill
     suppliers_max: int | None = None  # at a time
     consumers_max: int | None = None  # at a time, of each station
+    home: str | None = None  # the site whose queue decides the order; never changes
 
     @classmethod
     def of(cls, **options: Any) -> "QoS":
@@ -178,7 +180,7 @@ def station_terms(qos: QoS) -> dict[str, Any]:
     return {
         "blocking": qos.reliability == "persistent",
         "durable": qos.connections == "persistent",
-        "order": _DEFAULT.order if qos.order == "any" else qos.order,
+        "order": _order_of(qos),
         "discard": _DEFAULT.discard if qos.discard == "any" else qos.discard,
         "capacity": qos.max_per_consumer,
         "max_queue": qos.max_queue,
@@ -189,6 +191,12 @@ def station_terms(qos: QoS) -> dict[str, Any]:
         "pacing": qos.pacing_s or _DEFAULT.pacing_s,
         "consumers_max": qos.consumers_max,
     }
+
+
+def _order_of(qos: QoS) -> str:
+    if qos.order != "any":
+        return qos.order
+    return "fifo" if qos.home is not None else _DEFAULT.order
 
 
 def option_text(option: str, value: Any) -> str:

@@ -33,6 +33,7 @@ _HELP = {
     "pacing": ("AGE", "How long a delivery may wait for its batch to fill."),
     "suppliers_max": ("COUNT", "Maximum number of suppliers."),
     "consumers_max": ("COUNT", "Maximum number of consumers of each station."),
+    "home": ("SITE", "The site whose queue decides the order; products are taken there only. Never changes."),
 }
 _SLICING_HELP = {
     "slices": ("COUNT", "Cut the stream into this many slices; 256 if only --assign is given."),
@@ -80,7 +81,7 @@ def _given(options: dict[str, str | None]) -> dict[str, Any]:
 def _value(option: str, text: str) -> Any:
     if text == "none":
         return None
-    if option in AGES or option == "dictionary":
+    if option in AGES or option in ("dictionary", "home"):
         return text
     for number in (int, float):
         try:

@@ -25,11 +25,12 @@ from typing import Any, Generic, Self, TypeVar
 import msgspec
 
 from headrace.errors import BookmarkError, OptionError
+from headrace.log.follow import AnyFollower
 from headrace.log.log import Wanted
 from headrace.log.read import Start
 from headrace.product.batch import Batch
 from headrace.product.joined import JoinedBatch
-from headrace.queue.interface import AnyFollower, AnyQueue
+from headrace.queue.interface import AnyQueue
 
 NEW = 'begin anew with bookmark.forget(), or use another bookmark; "oldest" then means the oldest product of this queue'
 _RESTORED = "the queue was restored from an older copy"

@@ -16,7 +16,7 @@ them, or the error that says where to run the command. The local classes explain
 lists the differences. `tests/remote/contract` runs one suite over both implementations.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Unpack
@@ -28,6 +28,7 @@ from headrace.log.append import Duplicate, Receipt
 from headrace.log.columns import PutColumns, Texts
 from headrace.log.config import QueueConfig
 from headrace.log.cursor import CursorState
+from headrace.log.follow import AnyFollower
 from headrace.log.log import Wanted
 from headrace.log.read import Start
 from headrace.log.reading import Reading
@@ -44,23 +45,6 @@ from headrace.station.interface import AnyStation
 from headrace.station.terms import Given, StationOptions
 from headrace.timing.replay.replay import Replay
 from headrace.timing.replay.source import By
-
-
-class AnyFollower(Protocol):
-    """Batches as they arrive, for `for` and `async for`; `Queue.follow` and `Cursor.follow` make one."""
-
-    position: int
-
-    def __iter__(self) -> Iterator[Batch]: ...
-    def __next__(self) -> Batch: ...
-    def __aiter__(self) -> AsyncIterator[Batch]: ...
-    def next_nowait(self) -> Batch | None: ...
-    def wait(self, timeout_s: float) -> None: ...
-    def stop(self) -> None: ...
-    async def __aenter__(self) -> "AnyFollower": ...
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 
 class AnyCursor(Protocol):

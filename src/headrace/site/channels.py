@@ -30,6 +30,7 @@ from headrace.kernel import _kernel as kernel
 from headrace.log.cursor import check_name
 from headrace.log.dictionaries import name_of, parse_name
 from headrace.queue import Queue
+from headrace.site.kinds import SITE_NAME
 from headrace.station.terms import CAPACITY_MAX
 from headrace.toml.kinds import Kind, age, choice, count, text_of
 from headrace.units import format_time, parse_time
@@ -94,6 +95,7 @@ class ChannelTable(msgspec.Struct, frozen=True, kw_only=True, rename=_RENAMED):
     pacing_s: Annotated[float | None, age(0, AGE_S_MAX, "100ms")] = None
     suppliers_max: Annotated[int | None, count(1, SUPPLIERS_LIMIT)] = None
     consumers_max: Annotated[int | None, count(1, kernel.CONSUMERS_MAX)] = None
+    home: Annotated[str | None, SITE_NAME] = None
     slices: Annotated[int | None, count(1, SLICES_MAX)] = None
     assign: Annotated[str | None, ASSIGN] = None
     compress: Annotated[str | None, COMPRESS] = None

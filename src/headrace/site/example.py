@@ -61,6 +61,7 @@ poll = "64s"                            # how often each server is asked
 #pacing = "100ms"                       # how long a delivery waits for its batch to fill
 #suppliers_max = 50                     # at a time
 #consumers_max = 10                     # at a time, of each station
+#home = "denver"                        # the site whose queue decides the order; consumers take products there
 
 [[request]]                             # what is requested from other sites; repeat it for more
 select = "wx/radar/**"                  # a feed pattern, or any selection (docs/selections.md)

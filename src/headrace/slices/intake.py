@@ -23,8 +23,9 @@ from typing import NamedTuple
 import numpy as np
 
 from headrace.errors import HeadraceError
+from headrace.log.follow import AnyFollower
 from headrace.product.batch import Batch
-from headrace.queue.interface import AnyFollower, AnyQueue
+from headrace.queue.interface import AnyQueue
 from headrace.selection import Selection
 from headrace.share.interface import Flags, Marks, Slices
 

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace.channel.channel import ChannelStatistics, refuse_fixed
 from headrace.channel.document import Definition
+from headrace.channel.membership import check_home, within
 from headrace.channel.pull import PullSupplier
 from headrace.channel.push import PushConsumer
 from headrace.channel.qos import ChannelOptions, MemberOptions, QoS
+from headrace.log.log import Wanted
+from headrace.log.read import Start
+from headrace.log.seams import Timeout
 from headrace.remote.client.arguments import plain_options, selection_text
 from headrace.remote.client.connection import Connection
+from headrace.remote.client.follower import RemoteFollower
 from headrace.remote.client.station import RemoteStation
 from headrace.remote.client.supplier import RemoteSupplier
 from headrace.remote.protocol.channel_calls import (
@@ -81,6 +86,16 @@ class RemoteChannel:
         wanted = None if selection is None else selection_text(selection)
         self._connection.once(ChangeMember(self.name, name, wanted, plain_options(options)), Done)
         return RemoteStation(self._queue, self._connection, name)
+
+    def follow(
+        self, start: Start = "next", selection: Wanted = None, *, limit: int = 10_000,
+        bytes_limit: int | str = "64MiB", timeout: Timeout = None,
+    ) -> RemoteFollower:  # fmt: skip
+        """Batches of the channel, as `Channel.follow`."""
+        definition = self.definition
+        check_home(definition, self._queue.config.origin)
+        wanted = within(definition, selection)
+        return self._queue.follow(start, wanted, limit=limit, bytes_limit=bytes_limit, timeout=timeout)
 
     # --- suppliers and consumers ------------------------------------------------------------------
 
