@@ -2,6 +2,7 @@
 
 import signal
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,10 @@ from headrace.cli import failure
 from headrace.cli.failure import visible
 from headrace.cli.group import Command
 from headrace.cli.options import AGE, FEED, SIZE, completes, json_option, open_queue
-from headrace.cli.output import echo_json, transfer_bar
-from headrace.cli.send import FILES_FEED, waits_once
+from headrace.cli.output import ProgressBar, echo_json, transfer_bar
+from headrace.cli.place import DEFAULT, has_default
+from headrace.cli.send import FILES_FEED, Said
+from headrace.errors import OptionError
 from headrace.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ EXISTING = ("refuse", "replace", "number")
 
 @click.command(cls=Command)
 @click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
-@click.option("--from", "queue_path", default="@", metavar="QUEUE", shell_complete=completes("queue"),
+@click.option("--from", "queue_path", default=DEFAULT, metavar="QUEUE", shell_complete=completes("queue"),
               help="The queue through which the files come. [default: the default queue]")  # fmt: skip
 @click.option("--feed", type=FEED, default=FILES_FEED, show_default=True, shell_complete=completes("feed"),
               help="The feed that carries the fragments.")  # fmt: skip
@@ -56,26 +59,30 @@ def receive(
     """
     from headrace.payload.fragments.receiver import FileReceiver
 
-    begun_s, said = time.monotonic(), waits_once(as_json)
-    with open_queue(queue_path, waits=True) as queue, transfer_bar("receiving") as bar:
-
-        def progress(now: "ReceiverStatistics") -> None:
-            bar.set(now.finished_bytes + now.held_bytes, (now.finished_bytes + now.open_bytes) or None)
-            said.waits(now.waits_for)
-
+    if queue_path == DEFAULT and not has_default():
+        raise OptionError("--from is missing, and there is no default queue", "name the queue: --from QUEUE")
+    begun_s, said = time.monotonic(), Said(as_json)
+    with open_queue(queue_path, waits=True) as queue:
         receiver = FileReceiver(
             queue, directory, feed, existing=existing, size_max=size_max, once=once, count=count,
             timeout_s=60.0 if once and timeout is None else timeout,
-            on_received=lambda received: _show(received, as_json), on_progress=progress,
+            on_received=lambda received: _show(received, as_json),
         )  # fmt: skip
         ended = _ends(receiver)
         try:
-            receiver.run()
-        finally:
+            with transfer_bar("receiving") as bar:
+                receiver.on_progress = partial(_progress, bar, said)
+                receiver.run()
+        finally:  # also when something is incomplete, and when the bar is gone
             _show_totals(receiver.statistics, time.monotonic() - begun_s, as_json)
     if ended:
         return 128 + ended[0]
     return failure.NEGATIVE if receiver.statistics.refused else failure.OK
+
+
+def _progress(bar: ProgressBar, said: Said, now: "ReceiverStatistics") -> None:
+    bar.set(now.finished_bytes + now.held_bytes, (now.finished_bytes + now.open_bytes) or None)
+    said.waits(now.waits_for)
 
 
 def _ends(receiver: "FileReceiver") -> list[int]:

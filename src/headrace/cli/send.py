@@ -1,7 +1,7 @@
 """`headrace send`: files and directories through a queue, in fragments, until receivers have them."""
 
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from headrace.cli import failure
 from headrace.cli.failure import visible
 from headrace.cli.group import Command, QueueArgument
 from headrace.cli.options import AGE, FEED, completes, json_option, open_queue
-from headrace.cli.output import echo_json, transfer_bar
+from headrace.cli.output import ProgressBar, echo_json, transfer_bar
 from headrace.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -55,26 +55,27 @@ def send(
     sources, left_out = list_sources(list(files))
     for each in left_out:
         failure.notice(f"{each.path} is not sent: {each.why}", as_json, left_out=str(each.path))
-    begun_s = time.monotonic()
-    with open_queue(queue_path, waits=True, within_s=timeout) as queue, transfer_bar("sending") as bar:
-        said = _Said(as_json)
-
-        def progress(now: "SenderStatistics") -> None:
-            bar.set(now.sent_bytes + now.held_bytes, now.bytes)
-            said.waits(now.waits_for)
-
+    begun_s, said = time.monotonic(), Said(as_json)
+    with open_queue(queue_path, waits=True, within_s=timeout) as queue:
         sender = Sender(
             queue, feed, sources, receivers=0 if no_wait else receivers, timeout_s=timeout,
-            on_sent=lambda sent: _show(sent, as_json), on_progress=progress,
+            on_sent=lambda sent: _show(sent, as_json),
         )  # fmt: skip
         try:
-            sender.run()
-        finally:
+            with transfer_bar("sending") as bar:
+                sender.on_progress = partial(_progress, bar, said)
+                sender.run()
+        finally:  # also after Ctrl-C, and when the bar is gone
             _show_totals(sender.statistics, time.monotonic() - begun_s, as_json)
     return failure.FAILED if sender.statistics.failed else failure.OK
 
 
-class _Said:
+def _progress(bar: ProgressBar, said: "Said", now: "SenderStatistics") -> None:
+    bar.set(now.sent_bytes + now.held_bytes, now.bytes)
+    said.waits(now.waits_for)
+
+
+class Said:
     """Tells for whom the command waits, once for each reason."""
 
     def __init__(self, as_json: bool) -> None:
@@ -84,9 +85,6 @@ class _Said:
         if reason and reason != self._last:
             failure.notice(f"waiting: {reason}", self._as_json, waits_for=reason)
         self._last = reason or self._last
-
-
-waits_once: Callable[[bool], _Said] = _Said
 
 
 def _show(sent: "Sent", as_json: bool) -> None:

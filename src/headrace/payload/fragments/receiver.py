@@ -134,7 +134,7 @@ class FileReceiver:
         """
         self._queue, self._root, self._feed, self._existing, self._size_max = queue, root, feed, existing, size_max
         self._once, self._count, self._timeout_s = once, count, timeout_s
-        self._on_received, self._on_progress = on_received, on_progress
+        self._on_received, self.on_progress = on_received, on_progress
         root.mkdir(parents=True, exist_ok=True)
         self._inbox = Inbox(root)
         config = queue.config
@@ -175,7 +175,7 @@ class FileReceiver:
                     self._take(batch)
                     self._rewind(follower)
                     self._save(follower.position)
-                    self._on_progress(self._told())
+                    self.on_progress(self._told())
                 elif self._is_over(follower.position >= end):
                     break
                 else:
@@ -224,7 +224,7 @@ class FileReceiver:
         self._ask_again()
         self._report()
         self._save(follower.position)
-        self._on_progress(self._told())
+        self.on_progress(self._told())
         is_due = self._due or any(receiving.is_due for receiving in self._open.values())
         follower.wait(_REPORT_S if is_due else _SLEEP_S)
 
@@ -281,7 +281,7 @@ class FileReceiver:
             receiving.is_due = receiving.is_due or receiving.problem != problem
             receiving.problem = problem
         self._report()
-        self._on_progress(self._told())
+        self.on_progress(self._told())
         time.sleep(_FULL_S)
 
     def _take_products(self, batch: Batch) -> None:

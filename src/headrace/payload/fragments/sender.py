@@ -151,7 +151,7 @@ class Sender:
         """
         self._queue, self._feed, self._sources = queue, feed, deque(sources)
         self._receivers_min, self._timeout_s = receivers, timeout_s
-        self._on_sent, self._on_progress = on_sent, on_progress
+        self._on_sent, self.on_progress = on_sent, on_progress
         self._config = queue.config
         self._window = self._config.size // 2
         self._open: dict[str, Sending] = {}
@@ -181,7 +181,7 @@ class Sender:
             if follower is not None:
                 listener.start()
             while self._step():
-                self._on_progress(self._told())
+                self.on_progress(self._told())
         finally:
             for _ in range(100):  # a stop is missed by a thread that is just about to sleep
                 if follower is not None and listener.is_alive():
