@@ -257,6 +257,6 @@ def delivery() -> Drawing:
 
 
 DRAWINGS = [
-    overview, journey, selections, replay, stations, share_work, channels, guarantees, concurrency, product, files, map_of_code,
-    delivery,
+    overview, journey, selections, replay, stations, share_work, channels, guarantees, concurrency, product, files,
+    map_of_code, delivery,
 ]  # fmt: skip

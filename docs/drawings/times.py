@@ -1,4 +1,4 @@
-"""Drawings of time: products as they were created, as they arrive, and as a release buffer and a pacer hand them out."""
+"""Drawings of time: products as they are created, as they arrive, and as a buffer and a pacer release them."""
 
 from draw import Drawing
 

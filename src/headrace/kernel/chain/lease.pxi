@@ -100,7 +100,9 @@ cdef int try_get(Chain chain, uint32_t number, uint64_t epoch, uint32_t limit, u
         return outcome
     outcome = chain.conduct_if_current()
     if outcome == 0:
-        outcome = take_leases(header, number, epoch, limit, now_ns if now_ns else site_now(chain.log.store.control), leases)
+        if now_ns == 0:
+            now_ns = site_now(chain.log.store.control)
+        outcome = take_leases(header, number, epoch, limit, now_ns, leases)
     half_empty = member.waiting * 2 <= member.capacity
     unlock_chain(header)
     if half_empty:

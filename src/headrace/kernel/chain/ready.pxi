@@ -28,8 +28,8 @@ cdef bint is_ready(Chain chain, uint32_t number, uint64_t now_ns, uint64_t now) 
 def find_ready(list chains not None, list members not None, uint64_t now_ns):
     """Indexes of the pairs of chain and member at which `get` may find products, or has something to do first.
 
-    `now_ns` is the time by a clock that the queue was given; 0: that of the site. Holds the interpreter lock, and waits for no
-    other: a chain whose lock is taken counts as ready.
+    `now_ns` is the time by a clock that the queue was given; 0: that of the site. Holds the interpreter lock, and
+    waits for no other: a chain whose lock is taken counts as ready.
     """
     cdef uint64_t now = clock_ns(CLOCK_MONOTONIC)
     cdef Py_ssize_t i
