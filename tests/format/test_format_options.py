@@ -93,6 +93,8 @@ def test_unknown_options_pass_through_a_queue_untouched(make_queue: MakeQueue, t
         assert second.read_batch().record(0) == first.read_batch().record(0)
         with pytest.raises(ProductDamagedError, match="a form that this Headrace does not know"):
             product.payload
+        assert repr(product) == "<Product 1 wx 'a' 1 bytes that cannot be read>"
+        assert "a form that this Headrace does not know" in product._repr_html_()
 
 
 def test_a_bound_needs_the_time_that_it_belongs_to(make_queue: MakeQueue) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from headrace.errors import HeadraceError
 from headrace.product.options import NO_OPTIONS, Options
 from headrace.product.properties import NO_PROPERTIES, PropertyValue
 
@@ -169,9 +170,12 @@ def fragment_problem(product: Product) -> tuple[str, str]:
 
 def text_of(product: Product) -> str:
     """For `repr`: what identifies the product, and the beginning of its payload."""
-    begin = bytes(product.part[:_SHOWN_BYTES])
     more = f" … {product.size:,} bytes" if product.size > _SHOWN_BYTES else ""
-    return f"<Product {product.sequence} {product.feed} {product.ident!r} {begin!r}{more}>"
+    try:
+        begin = f"{bytes(product.part[:_SHOWN_BYTES])!r}{more}"
+    except HeadraceError:  # damaged, or in a form that only a newer Headrace or another site can read
+        begin = f"{product.size:,} bytes that cannot be read"
+    return f"<Product {product.sequence} {product.feed} {product.ident!r} {begin}>"
 
 
 def html_of(product: Product) -> str:
@@ -179,10 +183,14 @@ def html_of(product: Product) -> str:
     from headrace.notebook import facts_table, payload_text  # notebook.py says why it is imported here
 
     properties = ", ".join(f"{name}={value!r}" for name, value in product.properties.items())
+    try:
+        payload = payload_text(product.part)
+    except HeadraceError as error:
+        payload = str(error)
     return facts_table(f"Product {product.sequence}", [
         ("feed", product.feed), ("ident", product.ident or None), ("created", product.created),
         ("inserted", product.inserted), ("expiry", product.expiry), ("origin", product.origin),
         ("priority", product.priority), ("slice", product.slice), ("properties", properties or None),
         ("options", None if product.options is NO_OPTIONS else product.options),
-        ("size", f"{product.size:,} bytes"), ("payload", payload_text(product.part)),
+        ("size", f"{product.size:,} bytes"), ("payload", payload),
     ])  # fmt: skip

@@ -34,7 +34,8 @@ cdef class RowProduct:
 
     @property
     def payload(self):
-        if self.ref().options_bytes and self.is_fragment():
+        cdef Ref *ref = self.ref()
+        if ref.options_bytes and ref.form != FORM_UNKNOWN and self.is_fragment():
             raise FragmentError(*fragment_problem(self))
         return self.rows.view(self.place)
 
