@@ -250,7 +250,8 @@ def relay(place: str | None, scale: float, as_json: bool) -> None:
 @_scale_option
 @json_option
 def payload(place: str | None, scale: float, as_json: bool) -> None:
-    """Measure payloads: a large file in fragments, beside rsync and scp, and what is sent again after a break.
+    """Measure payloads: a large file in fragments, beside rsync and scp, and what is sent again after a break; ratio and
+    rate of compression, with and without a dictionary, beside LZ4.
 
     \b
     Example:
