@@ -250,8 +250,8 @@ def relay(place: str | None, scale: float, as_json: bool) -> None:
 @_scale_option
 @json_option
 def payload(place: str | None, scale: float, as_json: bool) -> None:
-    """Measure payloads: a large file in fragments, beside rsync and scp, and what is sent again after a break; ratio and
-    rate of compression, with and without a dictionary, beside LZ4.
+    """Measure payloads: a large file in fragments, beside rsync and scp, and what is sent again after a break; how much
+    smaller compression makes products, and how fast, beside LZ4.
 
     \b
     Example:
