@@ -111,6 +111,7 @@ class Ownership:
         table.careful[owned] = np.where(is_first, 1, table.mourned[owned])
         table.mourned[owned[is_first]] = head
         announced, where = int(self._seats[seat]["in_work"]), int(self._seats[seat]["in_work_slice"])
+        self._seats[seat]["in_work"] = 0  # first: if this balancer is killed, the next one must not count it again
         if announced >= int(table.positions[where]) and where in owned:
             self._count_try(where, announced)
         self._vacate(seat, DEAD, now)
@@ -264,8 +265,8 @@ class Ownership:
             text = error.encode()[:ERROR_BYTES_MAX]
             tries = int(self.table.tries[slice])
             self.table.parked[place] = (0, now.wall_ns, slice, tries, entry["name"], text)
-            self.table.parked[place]["sequence"] = sequence
             self._header["parked"] += 1
+            self.table.parked[place]["sequence"] = sequence  # last: the call is repeated until it is listed
         entry["in_work"] = 0
         self.table.positions[slice] = sequence + 1
         self._clear(np.array([slice], np.uint32))

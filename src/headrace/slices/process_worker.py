@@ -5,8 +5,11 @@ if it dies or hangs, that very product is blamed, and the others of its task are
 
 If a product takes long, the node takes back what follows it. It writes where the child has to stop, and looks a moment
 later where the child is: by then each has seen what the other has written.
+
+A child dies with its node, whatever it is doing: work that hangs does not stay behind when the node is killed.
 """
 
+import fcntl
 import math
 import multiprocessing
 import os
@@ -17,7 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from ctypes import c_double, c_int64
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from headrace.log.records import Names, rows_of
@@ -144,6 +147,7 @@ class _SharedPulse(Pulse):
 def _work_on(pipe: Connection, work: Work, batches: bool, place: Any, since_s: Any, stop: Any) -> None:
     """The child: one task after the other, until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the node decides when it ends
+    _die_with_node()
     place.value = _IDLE
     pulse, names = _SharedPulse(place, since_s, stop), Names()
     with suppress(EOFError, OSError):
@@ -155,6 +159,20 @@ def _work_on(pipe: Connection, work: Work, batches: bool, place: Any, since_s: A
             else:
                 outcome = work_through((product for batch in read for product in batch), slices, work, pulse)
             pipe.send_bytes(_pickled(outcome, slices))
+
+
+def _die_with_node() -> None:
+    """Let the kernel kill this process when the node ends, also in a call of native code that never returns.
+
+    The node holds one end of a pipe for nothing else; its end closes that, which is signalled here.
+    """
+    node = multiprocessing.parent_process()
+    assert node is not None
+    fcntl.fcntl(node.sentinel, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(node.sentinel, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(node.sentinel, fcntl.F_SETFL, fcntl.fcntl(node.sentinel, fcntl.F_GETFL) | os.O_ASYNC)
+    if wait([node.sentinel], 0):  # it ended before
+        os._exit(1)
 
 
 def _pickled(outcome: Outcome, slices: Sequence[int]) -> bytes:
