@@ -6,7 +6,7 @@ may pass each other: a slice that may not go on now (in work, or waiting to be t
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -91,33 +91,33 @@ class Backlog:
 
     def drop(self, unwanted: Flags) -> None:
         """Forget the products of some slices: others will read them."""
-        kept: deque[Portion] = deque()
-        for portion in self._portions:
-            stays = ~unwanted[portion.slices]
-            left = portion if stays.all() else portion.where(stays)
-            if len(left):
-                kept.append(left)
-            if left is not portion:
-                self._count(portion, -1)
-                self._count(left, 1)
-        self._portions = kept
+        self._keep(lambda portion: ~unwanted[portion.slices])
 
     def cut(self, keep: int, slices: int) -> Positions:
         """Forget all but the first `keep` products of each slice; by slice, the first one forgotten, or FOREVER."""
         before, first = np.zeros(slices, np.int64), np.full(slices, FOREVER, np.uint64)
+
+        def stays(portion: Portion) -> Flags:
+            chosen: Flags = before[portion.slices] + _ranks(portion.slices) < keep
+            np.add.at(before, portion.slices, 1)
+            np.minimum.at(first, portion.slices[~chosen], portion.sequences[~chosen])
+            return chosen
+
+        self._keep(stays)
+        return first
+
+    def _keep(self, stays: Callable[[Portion], Flags]) -> None:
+        """Forget the other rows of each portion."""
         kept: deque[Portion] = deque()
         for portion in self._portions:
-            stays = before[portion.slices] + _ranks(portion.slices) < keep
-            before += np.bincount(portion.slices, minlength=slices)
-            np.minimum.at(first, portion.slices[~stays], portion.sequences[~stays])
-            left = portion if stays.all() else portion.where(stays)
+            chosen = stays(portion)
+            left = portion if chosen.all() else portion.where(chosen)
             if len(left):
                 kept.append(left)
             if left is not portion:
                 self._count(portion, -1)
                 self._count(left, 1)
         self._portions = kept
-        return first
 
     def slices(self, slices: int) -> Flags:
         """Of which slices there are products, of so many."""
