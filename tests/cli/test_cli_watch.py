@@ -5,6 +5,8 @@ import os
 import pty
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,18 @@ def test_watch_starts_at_the_given_position(run: Run, path: Path, start: str, fi
     fill(path, 4)
     shown = objects(run("watch", path, "--from", start, "--timeout", "0s", "--json").stdout)
     assert [product["sequence"] for product in shown] == list(range(first, 5))
+
+
+def test_watch_waits_for_a_time_in_the_future(run: Run, path: Path) -> None:
+    with Queue.open(path) as queue, ThreadPoolExecutor(1) as threads:
+        queue.put(b"before", feed="wx/text")
+        start = datetime.now(UTC) + timedelta(seconds=1)
+        words = ["--from", start.isoformat(), "--count", "1", "--timeout", "2min", "--json"]
+        shown = threads.submit(run, "watch", path, *words)
+        until(lambda: queue.put(b"%d" % queue.next, feed="wx/text") and shown.done(), "the watch has shown a product")
+        (told,) = objects(shown.result().stdout)
+        assert queue.read_batch(told["sequence"])[0].inserted >= start
+        assert told["sequence"] == 1 or queue.read_batch(told["sequence"] - 1)[0].inserted < start
 
 
 def test_products_from_before_the_start_are_not_shown_by_default(run: Run, path: Path) -> None:

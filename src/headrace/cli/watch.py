@@ -73,7 +73,7 @@ def watch(
     selection = selection_of(select, ident)
     with open_queue(queue_path, waits=True) as queue:
         cursor = None if cursor_name is None else queue.cursor(cursor_name, start)
-        position = queue.resolve(start) if cursor is None else cursor.position
+        position = start if cursor is None else cursor.position
         limit = min(_BATCH_PRODUCTS, count or _BATCH_PRODUCTS)
         follower = queue.follow(position, selection, limit=limit, timeout=timeout)
         gaps, unread = GapReports(as_json), stop_when_unread(follower.stop)
