@@ -1,11 +1,12 @@
 """Watch: looks for the problems of a running site once a second, and logs each of them once.
 
-A problem that lasts is logged when it has lasted for some seconds, again when its text changes, and once more when it
-is over. One that has happened is logged at once, and again, if it goes on, once a minute with the new numbers. The list
+A problem that lasts is logged when it has lasted for some seconds, again when its words change, and once more when it
+is over. If only its numbers change, such as by how much a time server is wrong, it is logged again once an hour. One that has happened is logged at once, and again, if it goes on, once a minute with the new numbers. The list
 itself (problems.py) is also part of the site's description.
 """
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,8 +23,10 @@ from headrace.site.memory import MemoryWatch
 _LOOK_S = 1.0
 _LASTS_S = 3.0  # before it is logged
 _AGAIN_S = 60.0
+_MEASURED_S = 3600.0  # if only numbers have changed
 _NAMESAKES_MAX = 4  # in a message
 _LOGGED = ("lost", "too large")  # each product or range is logged where it is found
+_NUMBER = re.compile(r"[+-]?\d[\d.,]*")
 
 log = logging.getLogger("headrace.site")
 FindProblems = Callable[[Sequence[Problem]], Sequence[Problem]]  # those of the links are given
@@ -83,14 +86,22 @@ class Watch:
     def _note_one(self, problem: Problem, known: _Seen, now: float) -> None:
         if problem.text == known.text:
             return
-        pause_s = _AGAIN_S if problem.age_s and known.text else 0.0 if problem.age_s or known.text else _LASTS_S
-        if now - (known.logged if known.text else known.first) >= pause_s:
+        if now - (known.logged if known.text else known.first) >= _pause_s(problem, known.text):
             known.logged, known.text = now, problem.text
             log.warning("%s (%s)", problem.text, problem.remedy)
 
     def close(self) -> None:
         self._stopped.set()
         self._thread.join()
+
+
+def _pause_s(problem: Problem, logged: str) -> float:
+    """How long after the last time a problem may be logged; `logged` is what was said then, if anything."""
+    if problem.age_s:
+        return _AGAIN_S if logged else 0.0
+    if not logged:
+        return _LASTS_S
+    return _MEASURED_S if _NUMBER.sub("", problem.text) == _NUMBER.sub("", logged) else 0.0
 
 
 def _link_problem(unlinked: Unlinked) -> Problem:
