@@ -294,10 +294,8 @@ def test_something_that_happens_again_and_again_is_logged_once_a_minute(
     assert caplog.messages == ["0 expired (look)", "60 expired (look)", "120 expired (look)"]
 
 
-def test_a_problem_whose_numbers_change_is_logged_once_an_hour(
-    watch: Silent, caplog: pytest.LogCaptureFixture
-) -> None:
-    for second in range(0, 7300):
+def test_a_problem_whose_numbers_change_is_logged_once_an_hour(watch: Silent, caplog: pytest.LogCaptureFixture) -> None:
+    for second in range(7300):
         watch.note([Problem("clock", "liar", f"it lies: +0.{second:06} s", "ask")], float(second))
     assert caplog.messages == [f"it lies: +0.{second:06} s (ask)" for second in (3, 3603, 7203)]
 

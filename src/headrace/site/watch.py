@@ -1,8 +1,9 @@
 """Watch: looks for the problems of a running site once a second, and logs each of them once.
 
 A problem that lasts is logged when it has lasted for some seconds, again when its words change, and once more when it
-is over. If only its numbers change, such as by how much a time server is wrong, it is logged again once an hour. One that has happened is logged at once, and again, if it goes on, once a minute with the new numbers. The list
-itself (problems.py) is also part of the site's description.
+is over. If only its numbers change, such as by how much a time server is wrong, it is logged again once an hour. One
+that has happened is logged at once, and again, if it goes on, once a minute with the new numbers. The list itself
+(problems.py) is also part of the site's description.
 """
 
 import logging
