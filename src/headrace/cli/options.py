@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from headrace.queue import AnyQueue, Queue
-    from headrace.remote.client.connection import OnLoss
+    from headrace.remote.client.silence import OnLoss
     from headrace.selection import Selection
 
 Function = TypeVar("Function", bound=Callable[..., Any])

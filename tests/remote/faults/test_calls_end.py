@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from headrace.remote.client import connection as connections
 from headrace.remote.client.connection import Connection, Detached
 from headrace.remote.client.puts import Puts
 from headrace.remote.client.queue import RemoteQueue
-from headrace.remote.protocol.calls import Identify
+from headrace.remote.client.silence import Silence
 from support.serving import Served, Wire, idents, put, when
 from support.waiting import until
 
@@ -120,7 +121,7 @@ def test_calls_wait_for_the_return_of_the_site_if_they_are_asked_to(served: Serv
     served.stop()
     putter = threading.Thread(target=lambda: remote.put(b"1", feed="wx", ident="one"), daemon=True)
     putter.start()
-    until(lambda: remote._connection.is_silent and not remote.is_alive, "the silence")
+    until(lambda: remote._connection.silence.is_silent and not remote.is_alive, "the silence")
     with pytest.raises(SiteUnreachableError):
         remote.put(b"2", feed="wx", timeout=0.2)  # a timeout ends a call in any case
     served.start()
@@ -284,17 +285,20 @@ def test_a_call_without_a_reply_says_for_how_long_the_site_was_not_heard(served:
         assert float(raised.value.problem.split()[-2]) >= 0.5
 
 
-def test_silence_counts_from_the_moment_at_which_a_reply_was_due(served: Served) -> None:
+def test_silence_counts_from_the_moment_at_which_a_reply_was_due(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not from the moment at which the link is given up."""
-    connection = served.connect()._connection
-    pending = connection.start(Identify())
-    now = time.monotonic()
+    now = 1000.0
+    moments = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr("headrace.remote.client.silence.time", moments)
     for due_s, heard_at, since in (
         (now - 3, now - 9, now - 3),  # a link that froze
         (now - 3, now - 1, now - 1),  # something else was heard since
         (now + 3, now - 9, now),  # the site had time left: the link was cut
         (now - 60, now - 90, now - 5),  # a large reply was on its way until the link broke
     ):
-        pending.due_s, connection._heard_at, connection._silent_since = due_s, heard_at, None
-        connection._note_silence(pending)
-        assert connection.silent_since == pytest.approx(since, abs=2)
+        silence = Silence("denver", "tcp/127.0.0.1:1", 10, "raise")
+        moments.monotonic = lambda heard_at=heard_at: heard_at
+        silence.note_reply()
+        moments.monotonic = lambda: now
+        silence.note_missing(due_s)
+        assert silence.since == since

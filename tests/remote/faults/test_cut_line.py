@@ -25,7 +25,7 @@ def test_a_follower_goes_on_after_the_line_was_cut(served: Served, wire: Wire) -
         found += idents(next(follower))
     wire.cut()
     put(served.queue, *"678")
-    when(lambda: remote._connection.is_silent, wire.restore)
+    when(lambda: remote._connection.silence.is_silent, wire.restore)
     while len(found) < 8:
         found += idents(next(follower))
     assert found == list("12345678")
@@ -36,12 +36,12 @@ def test_a_brief_cut_is_not_logged(
     served: Served, wire: Wire, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
     brief_s: float, told: list[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(connections, "_BRIEF_S", brief_s)
+    monkeypatch.setattr("headrace.remote.client.silence._BRIEF_S", brief_s)
     remote = served.connect(wire.endpoint)
     wire.cut()
-    silence = remote._connection._note_silence
-    failures: list[None] = []
-    monkeypatch.setattr(remote._connection, "_note_silence", lambda pending: failures.append(silence(pending)))
+    silence = remote._connection.silence
+    note, failures = silence.note_missing, []
+    monkeypatch.setattr(silence, "note_missing", lambda due_s: failures.append(note(due_s)))
     when(lambda: len(failures) > 1, wire.restore)
     put(remote, "1")
     lines = [line for line in caplog.messages if "repl" in line]
@@ -75,7 +75,7 @@ def test_a_call_that_is_made_while_the_line_breaks_is_abandoned(
 def test_a_put_waits_for_the_line(served: Served, wire: Wire) -> None:
     remote = served.connect(wire.endpoint)
     wire.cut()
-    when(lambda: remote._connection.is_silent, wire.restore)
+    when(lambda: remote._connection.silence.is_silent, wire.restore)
     assert remote.put(b"x", feed="a") == 1
 
 
@@ -98,7 +98,7 @@ def test_a_get_that_waits_survives_a_cut(served: Served, wire: Wire) -> None:
     consumer = remote.station("s", "**").attach(keep="1h")
     before = served.calls
     when(lambda: served.calls > before, wire.cut)
-    when(lambda: remote._connection.is_silent, lambda: put(served.queue, "1"), wire.restore)
+    when(lambda: remote._connection.silence.is_silent, lambda: put(served.queue, "1"), wire.restore)
     batch = consumer.get(5)
     assert (idents(batch), batch.deliveries.tolist()) == (["1"], [1])
     consumer.ack(batch)

@@ -74,7 +74,7 @@ def test_a_short_break_is_not_told_but_what_changed_meanwhile_is(
     with told_by(remote.members("supplier")) as told:
         until(lambda: len(told) == 1)
         wire.cut()
-        until(lambda: remote._connection.is_silent, "the break is noticed")
+        until(lambda: remote._connection.silence.is_silent, "the break is noticed")
         leaves.close()
         with channel.supplier():
             wire.restore()

@@ -24,7 +24,7 @@ def test_a_push_goes_on_after_the_line_was_cut(served: Served, wire: Wire) -> No
     with remote.channel("radar", "wx/radar").supplier() as supplier:
         assert supplier.push(b"1") == 1
         wire.cut()
-        when(lambda: remote._connection.is_silent, wire.restore)
+        when(lambda: remote._connection.silence.is_silent, wire.restore)
         assert supplier.push(b"2") == 2
         assert suppliers(served) == 1
     told = served.queue.channel("radar").statistics()

@@ -10,7 +10,7 @@ import pytest
 from headrace import Batch, Duplicate, Queue
 from headrace.errors import SiteUnreachableError
 from headrace.log.append import Receipt
-from headrace.remote.client import connection
+from headrace.remote.client import call_numbers
 from headrace.remote.client.queue import RemoteQueue
 from headrace.remote.server import clients
 from headrace.remote.server import puts as server_puts
@@ -197,8 +197,8 @@ def test_calls_that_never_ended_do_not_make_a_site_refuse_others(
     served: Served, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The site remembers a call that may be repeated, but not for ever."""
-    assert connection._PARKED_SPAN * 2 < clients.CALLS_MAX
-    monkeypatch.setattr(connection, "_PARKED_SPAN", 10)
+    assert call_numbers._PARKED_SPAN * 2 < clients.CALLS_MAX
+    monkeypatch.setattr(call_numbers, "_PARKED_SPAN", 10)
     monkeypatch.setattr(clients, "CALLS_MAX", 30)
     remote = served.connect(wire.endpoint, patience=60)
     wire.freeze()

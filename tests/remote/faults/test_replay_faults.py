@@ -77,7 +77,7 @@ def test_a_replay_goes_on_after_its_source_was_restarted_and_then_live(served: S
         if len(found) >= 100 and not stopped:
             stopped = True
             served.stop()
-            when(lambda: remote._connection.is_silent, served.start)
+            when(lambda: remote._connection.silence.is_silent, served.start)
         if len(found) == 300:
             served.queue.put(b"live", feed="a")
         if len(found) == 301:

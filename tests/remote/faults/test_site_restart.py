@@ -30,7 +30,7 @@ def test_a_follower_goes_on_after_the_site_was_restarted(served: Served) -> None
         while len(found) < 60 * (turn + 1):
             found += next(follower).sequences.tolist()
         served.stop()
-        when(lambda: remote._connection.is_silent, served.start)
+        when(lambda: remote._connection.silence.is_silent, served.start)
     while len(found) < 200:
         found += next(follower).sequences.tolist()
     stopped.set()

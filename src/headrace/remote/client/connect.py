@@ -25,8 +25,8 @@ from headrace.units import parse_age
 
 if TYPE_CHECKING:
     from headrace.link.credentials import TlsTerms, UserTerms
-    from headrace.remote.client.connection import OnLoss
     from headrace.remote.client.find import Found
+    from headrace.remote.client.silence import OnLoss
 
 REFUSED_S = 3.0  # as long as a site takes to restart, on a busy machine
 _PATIENCE = "30s"

@@ -20,21 +20,22 @@ import os
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import zenoh
 
-from headrace.errors import FabricError, FabricMessageError, HeadraceError, QueueClosedError, SiteUnreachableError
+from headrace.errors import FabricError, FabricMessageError, HeadraceError, QueueClosedError
 from headrace.link.access import principal_key
 from headrace.link.keys import call_key, client_key
 from headrace.log.records import Names
 from headrace.payload.compression.link import ENCODING, asking, shrunk
+from headrace.remote.client.call_numbers import CallNumbers
 from headrace.remote.client.dictionaries import RemoteDictionaries
 from headrace.remote.client.page_size import FIRST_PART_BYTES, PageSize
 from headrace.remote.client.pending import PendingReply, RawReply, SlowReply
+from headrace.remote.client.silence import LARGE_BYTES, OnLoss, Silence
 from headrace.remote.client.site_clock import SiteClock
 from headrace.remote.client.waiting import BLOCKING, Sender, Wait, finish
 from headrace.remote.protocol.calls import Call, Get, Identify, Leave, ReadPart, ReadProducts
@@ -55,24 +56,18 @@ from headrace.remote.protocol.replies import (
     decode_reply,
     error_of,
 )
-from headrace.units import format_size
 
 _REPLY_S = 60.0  # beyond the time that a call waits on purpose; a dead link is noticed much sooner
 _PRODUCTS_S = 600.0  # the same for replies with products: one may be large, and the link slow
 _SLOWEST_LINK = 20_000  # bytes per second
-_LARGE_BYTES = 1 << 18  # a payload beyond this may not fit into the buffers of a slow link
-_BRIEF_S = 1.0  # a silence that ends sooner is not logged
 _LEAVE_S = 1.0  # patience of `close`, and
 _LEFT_S = 5.0  # how long it waits for one reply: a site that hangs must not hold up the end of a program
 _GREETING_S_MIN = 0.5  # for a site that was found at the last moment
 _LIMIT_S_MIN = 0.05  # for a reply, however late it is
 GRACE_S = 0.5  # beyond a timeout, for the reply of a site that has waited until then
-_NOTICED_S = 5.0  # after which a link that has fallen silent is given up (SessionTerms.lease_s)
-_PARKED_SPAN = 256  # calls for which a parked one is remembered; a site remembers 1,024 of one client
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 _BLOCK = zenoh.CongestionControl.BLOCK
 
-OnLoss = Literal["raise", "wait"]
 Message = Call | Hello
 Kind = TypeVar("Kind", bound=Reply)
 Pending = TypeVar("Pending", bound=PendingReply)
@@ -126,7 +121,8 @@ class Connection:
         `compress`: compress what is sent, and ask for compressed replies.
         """
         until = time.monotonic() + patience_s if until is None else until
-        self.endpoint, self.site, self.patience_s, self.on_loss = endpoint, site, patience_s, on_loss
+        self.endpoint, self.site = endpoint, site
+        self.numbers, self.silence = CallNumbers(), Silence(site, endpoint, patience_s, on_loss)
         self.names, self.clock, self.page = Names(), SiteClock(), PageSize()
         self.part = PageSize(FIRST_PART_BYTES)  # of what is sent
         self._session, self._key = session, asking(principal_key(call_key(site), name), compress)
@@ -136,14 +132,7 @@ class Connection:
         self._client = os.urandom(16)
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._numbers = 0
-        self._open: dict[int, None] = {}  # calls that may be repeated, the oldest first
-        self._ended: deque[int] = deque()  # those of them that will not be repeated
-        self._parked: set[int] = set()  # those that are under way no longer, and may be repeated later
         self._followers = 0
-        self._silent_since: float | None = None
-        self._silence_told = False  # to the log
-        self._heard_at = 0.0  # when the last reply was read
         self._closed = threading.Event()
         self._pending: weakref.WeakSet[PendingReply] = weakref.WeakSet()
         self._breaks = 0  # of links
@@ -171,40 +160,10 @@ class Connection:
         """Whether the site takes and sends payloads in parts."""
         return self._version >= PARTS_VERSION
 
-    # --- numbers ----------------------------------------------------------------------------------
-
-    def begin(self) -> int:
-        """A number for a call that must not be executed twice; it is remembered until `end`."""
-        with self._lock:
-            self._numbers += 1
-            self._open[self._numbers] = None
-            return self._numbers
-
-    def end(self, number: int) -> None:
-        """The call has its reply, or will not be repeated. Takes no lock, like `send`."""
-        self._ended.append(number)
-
-    def park(self, number: int) -> None:
-        """The call has no reply, and may be repeated later: the site remembers it until many others were made."""
-        with self._lock:
-            self._parked.add(number)
-
-    def resume(self, number: int) -> int:
-        """The number of a parked call that is repeated now; 0 if too many others were made since."""
-        with self._lock:
-            self._parked.discard(number)
-            return number if number in self._open else 0
-
     def note_next(self, sequence: int) -> None:
         """The queue's next sequence has been at least this."""
         with self._lock:
             self.known_next = max(self.known_next, sequence)
-
-    def get_number(self) -> int:
-        """A number for a Get, which the site remembers until the next Get."""
-        with self._lock:
-            self._numbers += 1
-            return self._numbers
 
     def new_follower(self) -> int:
         with self._lock:
@@ -214,14 +173,7 @@ class Connection:
     def _head(self, call: Message, number: int) -> bytes:
         if isinstance(call, Hello):
             return encode(call)
-        with self._lock:
-            while self._ended:
-                self._open.pop(self._ended.popleft(), None)
-            for parked in [each for each in self._parked if each < self._numbers - _PARKED_SPAN]:
-                self._parked.discard(parked)
-                self._open.pop(parked, None)
-            oldest = next(iter(self._open), self._numbers + 1)
-        return encode(Envelope(self._version, self._client, self._queue, number, oldest, call))
+        return encode(Envelope(self._version, self._client, self._queue, number, self.numbers.oldest(), call))
 
     # --- calls ------------------------------------------------------------------------------------
 
@@ -245,7 +197,7 @@ class Connection:
         def send() -> PendingReply:
             return self._send(kind, call, payload, number, wait_s, limit_s)
 
-        if wait.is_async or len(payload) > _LARGE_BYTES or (limit_s is not None and self.sender.is_busy):
+        if wait.is_async or len(payload) > LARGE_BYTES or (limit_s is not None and self.sender.is_busy):
             return await wait.sent(self.sender.submit(send), None if limit_s is None else max(limit_s, _LIMIT_S_MIN))
         return send()
 
@@ -285,10 +237,9 @@ class Connection:
         """Decode a reply; None if none arrived. Raises the error of the site."""
         if came is None:
             self.check_open()
-            self._note_silence(pending)
+            self.silence.note_missing(None if pending is None else pending.due_s)
             return None
-        self._heard_at = time.monotonic()
-        self._end_silence()
+        self.silence.note_reply()
         reply = decode_reply(came[0])
         if isinstance(reply, Failure):
             raise error_of(reply)
@@ -347,7 +298,7 @@ class Connection:
     ) -> tuple[Kind, bytes]:  # fmt: skip
         """As `ask`, waiting as `wait` does."""
         begun = time.monotonic()
-        patience_s = self.lasting_patience_s if patience_s is None else patience_s
+        patience_s = self.silence.lasting_patience_s if patience_s is None else patience_s
         until = begun + min(patience_s, math.inf if within_s is None else within_s)
         turn = 0
         while True:
@@ -359,7 +310,7 @@ class Connection:
             if came is not None:
                 return came
             if time.monotonic() >= until:
-                raise self.unreachable(begun, len(payload))
+                raise self.silence.error(begun, len(payload))
             if repeated is not None and turn == 0:
                 call = repeated(call)
             await self.pause_by(wait, turn, until)
@@ -377,11 +328,11 @@ class Connection:
         repeated: Callable[[Any], Call] | None = None,
     ) -> tuple[Kind, bytes]:  # fmt: skip
         """As `once`, waiting as `wait` does."""
-        number = self.begin()
+        number = self.numbers.begin()
         try:
             return await self.ask_by(wait, call, kind, payload, number=number, within_s=within_s, repeated=repeated)
         finally:
-            self.end(number)
+            self.numbers.end(number)
 
     @property
     def part_bytes(self) -> int:
@@ -431,8 +382,6 @@ class Connection:
         for call in pending:
             call.cancel()
 
-    # --- silence ----------------------------------------------------------------------------------
-
     def pause(self, turn: int, until: float | None = None) -> None:
         """Wait between two attempts, longer each time, and not beyond the end of the call."""
         finish(self.pause_by(BLOCKING, turn, until))
@@ -445,72 +394,6 @@ class Connection:
         """As `pause`, waiting as `wait` does."""
         pause_s = _PAUSES_S[min(turn, len(_PAUSES_S) - 1)]
         await wait.pause(self._closed, pause_s if until is None else max(0.0, min(pause_s, until - time.monotonic())))
-
-    def _note_silence(self, pending: PendingReply | None) -> None:
-        """A call got no reply: the site is silent since that was due, as far as that can be known.
-
-        A link that breaks and is restored within a second is not worth a line in the log.
-        """
-        now = time.monotonic()
-        if self._silent_since is None:
-            due = now if pending is None else min(now, pending.due_s)
-            self._silent_since = max(self._heard_at, due, now - _NOTICED_S)
-        if not self._silence_told and now - self._silent_since >= _BRIEF_S:
-            self._silence_told = True
-            log.warning("site %s at %s does not reply; retrying", self.site, self.endpoint)
-
-    def _end_silence(self) -> None:
-        since, self._silent_since = self._silent_since, None
-        if since is not None and self._silence_told:
-            self._silence_told = False
-            silent_s = time.monotonic() - since
-            log.warning("site %s at %s replies again, after %.1f s", self.site, self.endpoint, silent_s)
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether the last call got no reply."""
-        return self._silent_since is not None
-
-    @property
-    def silent_since(self) -> float | None:
-        """When a reply was due that did not come, by the monotonic clock; None if the last one came."""
-        return self._silent_since
-
-    @property
-    def lasting_patience_s(self) -> float:
-        """How long calls are repeated: `patience`, or without end if the caller wants to wait for the site."""
-        return math.inf if self.on_loss == "wait" else self.patience_s
-
-    @property
-    def has_patience(self) -> bool:
-        """Whether the site replies, or has been silent for less than `patience`."""
-        since = self._silent_since
-        return since is None or time.monotonic() - since < self.lasting_patience_s
-
-    def ends_at(self, begun: float, until: float | None) -> float | None:
-        """When a call that began then has to end: at its timeout `until`, or when the site was silent for `patience`.
-
-        A call that begins while the site is silent has all of `patience`: a program that tries again does not spin.
-        """
-        since = self._silent_since
-        end = None if since is None or self.on_loss == "wait" else max(since, begun) + self.patience_s
-        return until if end is None else end if until is None else min(until, end)
-
-    def is_hopeless(self, begun: float, until: float | None) -> bool:
-        """Whether a call ends now because the site has been silent for `patience`."""
-        end = self.ends_at(begun, until)
-        return not self.has_patience and end is not None and time.monotonic() >= end
-
-    def unreachable(self, begun: float | None = None, size: int = 0) -> SiteUnreachableError:
-        """The error for a call of so many bytes that was `begun` then; it says since when the site was not heard."""
-        now = time.monotonic()
-        heard_at = self._heard_at if begun is None else max(self._heard_at, begun)
-        since = min(heard_at or now, self._silent_since or now)
-        return SiteUnreachableError(
-            f"site {self.site} at {self.endpoint} has not replied for {time.monotonic() - since:.1f} s",
-            f"check that it runs and is reachable from here{_and_carries(size)}; "
-            "the call may have been executed, or not",
-        )
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -542,7 +425,7 @@ class Connection:
             return
         try:
             with suppress(HeadraceError):  # an unreachable site notices by itself
-                if politely and not self.is_silent:
+                if politely and not self.silence.is_silent:
                     self.ask(Leave(died, failed), Done, patience_s=_LEAVE_S)
         finally:  # also after a second Ctrl-C: an open session would abort the process at its end
             self._end()
@@ -556,10 +439,6 @@ class Connection:
                 end()
             except zenoh.ZError as error:
                 log.warning("closing the connection to %s: %s", self.endpoint, error)
-
-
-def _and_carries(size: int) -> str:
-    return f", and that the link carries {format_size(size)} within seconds" if size > _LARGE_BYTES else ""
 
 
 def _directly(callback: Callable[[Any], None]) -> "zenoh.handlers.Callback[Any]":

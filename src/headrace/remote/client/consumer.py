@@ -151,8 +151,8 @@ class RemoteConsumer:
             is_over = until is not None and time.monotonic() >= until
             if batch is not None and (len(batch) or is_over or self._interrupted):
                 return self._hand_out(batch)
-            if batch is None and not self._interrupted and self._connection.is_hopeless(begun, until):
-                raise self._connection.unreachable(begun)
+            if batch is None and not self._interrupted and self._connection.silence.is_hopeless(begun, until):
+                raise self._connection.silence.error(begun)
             if batch is None and (is_over or self._interrupted):
                 return self._hand_out(batch_of(_EMPTY, b"", self._connection.names))
             if batch is None:
@@ -178,7 +178,7 @@ class RemoteConsumer:
         """
         if not self._attachment and not await self._attach_again(wait, until):
             return None
-        number = self._getting = self._getting or self._connection.get_number()
+        number = self._getting = self._getting or self._connection.numbers.begin_get()
         try:
             if self._pending is None:
                 part_bytes = self._connection.part_bytes
@@ -186,7 +186,7 @@ class RemoteConsumer:
                 await wait.start(self._connection.sender, lambda: self._send(call, number))
             assert self._pending is not None
             pending, sent_ns = self._pending
-            if not await wait.has_ended(pending, within_s(self._connection.ends_at(begun, until))):
+            if not await wait.has_ended(pending, within_s(self._connection.silence.ends_at(begun, until))):
                 return None
             came = await self._whole(wait, pending, until)
         except Detached:
@@ -262,7 +262,7 @@ class RemoteConsumer:
 
         If the site is silent until then, a thread goes on, so that the get ends by its timeout.
         """
-        number, is_ended = self._connection.begin(), True
+        number, is_ended = self._connection.numbers.begin(), True
         try:
             await self._connection.ask_by(wait, call, Done, number=number, within_s=within_s(until))
         except SiteUnreachableError:
@@ -275,14 +275,14 @@ class RemoteConsumer:
             return False
         finally:
             if is_ended:
-                self._connection.end(number)
+                self._connection.numbers.end(number)
         return True
 
     def _return_later(self, call: Settle, number: int) -> None:
         try:
             self._connection.ask(call, Done, number=number)
         finally:
-            self._connection.end(number)
+            self._connection.numbers.end(number)
 
     def _end_get(self) -> None:
         self._getting = self._rest = 0
@@ -321,18 +321,18 @@ class RemoteConsumer:
     # --- attach again -----------------------------------------------------------------------------
 
     async def _attach_again(self, wait: Wait, until: float | None) -> bool:
-        number = self._attaching = self._attaching or self._connection.begin()
+        number = self._attaching = self._attaching or self._connection.numbers.begin()
         try:
             call = Attach(self.station_name, self._keep_s)
             limit_s = within_s(until)
             came = await self._connection.attempt_by(wait, call, Attached, number=number, limit_s=limit_s)
         except Exception:
-            self._connection.end(number)
+            self._connection.numbers.end(number)
             self._attaching = 0
             raise
         if came is None:
             return False
-        self._connection.end(number)
+        self._connection.numbers.end(number)
         self._attaching = 0
         self._attachment, self._place = came[0].attachment, came[0].place
         return True
@@ -510,7 +510,7 @@ class RemoteConsumer:
                 if self._attachment:
                     call = Detach(self._attachment, died, failed)
                     await self._connection.ask_by(wait, call, Done, patience_s=_LEAVE_S)
-            self._connection.end(self._attaching)
+            self._connection.numbers.end(self._attaching)
         finally:
             if has_ended:
                 self._one_at_a_time.release()
@@ -535,7 +535,7 @@ class RemoteConsumer:
         """Dropped without `detach`: tell the site, and do not wait for its reply."""
         if not getattr(self, "_detached", True) and not sys.is_finalizing():
             self._detached = True
-            self._connection.end(self._attaching)
+            self._connection.numbers.end(self._attaching)
             if self._attachment:
                 self._connection.send(Detach(self._attachment, died=True))
 

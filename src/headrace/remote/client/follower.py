@@ -192,20 +192,20 @@ class RemoteFollower:
         self._spent_s, turn = 0.0, 0
         while not self._stopped:
             read, is_new = await self._pending_read(wait, deadline)
-            ends_at = self._connection.ends_at(begun, deadline)
+            ends_at = self._connection.silence.ends_at(begun, deadline)
             if not await read.has_ended(wait, ends_at):  # the next call goes on with it: the link may be slow
-                raise self._connection.unreachable(begun)
+                raise self._connection.silence.error(begun)
             came = await self._take(wait, read)
             if came is not None and (batch := self._move(*came)) is not None:
                 await self._call_ahead(wait, came[0])
                 return batch
             if self._stopped or (is_new and deadline is not None and time.monotonic() >= deadline):
                 if came is None and not self._stopped:
-                    raise self._connection.unreachable(begun)
+                    raise self._connection.silence.error(begun)
                 break
             if came is None:
-                if self._connection.is_hopeless(begun, deadline):
-                    raise self._connection.unreachable(begun)
+                if self._connection.silence.is_hopeless(begun, deadline):
+                    raise self._connection.silence.error(begun)
                 await self._connection.pause_by(wait, turn, deadline)
             turn = turn + 1 if came is None else 0
         return None
@@ -264,7 +264,7 @@ class RemoteFollower:
 
     async def _call(self, wait: Wait, wait_s: float) -> _PendingRead:
         call = self._terms.call(self.position, self._number, self._connection, wait_s)
-        slow = self._timeout_s is not None or self._connection.is_silent
+        slow = self._timeout_s is not None or self._connection.silence.is_silent
         pending = await self._connection.start_by(wait, call, wait_s=wait_s, slow=slow)
         assert pending is not None  # it has no limit
         read = self._ahead = _PendingRead(self.position, wait_s, pending)

@@ -46,7 +46,7 @@ class RemoteSource:
         begun = time.monotonic()
         left_s = TURN_S if deadline is None else max(0.0, deadline - begun)
         wait_s = 0.0 if self._is_unreachable else min(left_s, TURN_S)
-        last_s = within_s(self._connection.ends_at(0.0, deadline))
+        last_s = within_s(self._connection.silence.ends_at(0.0, deadline))
         limit_s = wait_s + _REPLY_S if last_s is None else min(wait_s + _REPLY_S, last_s)
         call = WatchMembers(self._list_id, self._state, wait_s)
         pending = self._pending = await self._connection.start_by(wait, call, wait_s=wait_s, limit_s=limit_s)
@@ -68,9 +68,9 @@ class RemoteSource:
         await self._connection.pause_by(wait, self._attempts, deadline)
         self._attempts += 1
         now = time.monotonic()
-        if (deadline is not None and now >= deadline) or not self._connection.has_patience:
-            raise self._connection.unreachable(self._begun)
-        if now - (self._connection.silent_since or now) < UNREACHABLE_S or self._is_unreachable:
+        if (deadline is not None and now >= deadline) or not self._connection.silence.has_patience:
+            raise self._connection.silence.error(self._begun)
+        if now - (self._connection.silence.since or now) < UNREACHABLE_S or self._is_unreachable:
             return None
         self._is_unreachable, self._state = True, 0
         return Look((), otherwise="unreachable")

@@ -97,7 +97,7 @@ class Puts:
         upload, payload = await self._send_parts(wait, put, within_s)
         begun, put.since = put.since, put.since or connection.known_next
         call = msgspec.structs.replace(put.call, timeout_s=left_s, again=again, since=begun, upload=upload)
-        number, put.number = connection.resume(put.number) or connection.begin(), 0
+        number, put.number = connection.numbers.resume(put.number) or connection.numbers.begin(), 0
         sent = time.monotonic()
         try:
             reply: Number | PutOutcome
@@ -107,12 +107,12 @@ class Puts:
             )  # fmt: skip
         except SiteUnreachableError:
             put.number = number
-            connection.park(number)
+            connection.numbers.park(number)
             raise
         except BaseException:
-            connection.end(number)
+            connection.numbers.end(number)
             raise
-        connection.end(number)
+        connection.numbers.end(number)
         if payload and not again:
             connection.part.note(len(payload), time.monotonic() - sent)
         return reply
@@ -140,7 +140,7 @@ class Puts:
             try:
                 reply, _ = await connection.ask_by(wait, call, Number, bytes(part), within_s=left_s)
             except SiteUnreachableError:  # which names the size of the part
-                raise connection.unreachable(begun, total) from None
+                raise connection.silence.error(begun, total) from None
             if reply.value - offset == len(part):
                 connection.part.note(len(part), time.monotonic() - begun)
             elif not 0 <= reply.value <= total or reply.value == offset:

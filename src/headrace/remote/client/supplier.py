@@ -154,7 +154,7 @@ class RemoteSupplier:
             return
         begun, left_s = time.monotonic(), within_s(until)
         if not self._taking.acquire(timeout=-1 if left_s is None else left_s):
-            raise self._connection.unreachable(begun)
+            raise self._connection.silence.error(begun)
         try:
             if self._number == number:
                 self._number = finish(self._take(BLOCKING, until)).supplier
