@@ -4,6 +4,7 @@ from pathlib import Path
 
 import guides
 import nodes
+import payloads
 import pipelines
 import queues
 import sites
@@ -16,7 +17,7 @@ IMAGES = Path(__file__).parent.parent / "images"
 def drawings() -> dict[str, Drawing]:
     """Every drawing, by the name of its file."""
     found = {}
-    for module in (queues, nodes, sites, pipelines, guides, times):
+    for module in (queues, nodes, sites, pipelines, guides, times, payloads):
         for function in module.DRAWINGS:
             found[function.__name__.replace("_", "-")] = function()
     return found

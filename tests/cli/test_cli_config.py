@@ -44,7 +44,7 @@ def test_every_problem_is_listed_with_its_line_and_remedy(run: Run, site: Path) 
         "site.toml:5:17: [[request]] 1 select: there is no clause 'priorty'",
         "  wx/** priorty 5",
         "        ^",
-        "  try: did you mean priority? the clauses are ident, tag, priority, origin, slice, created, age, every, xpath, "
+        "  try: did you mean priority? the clauses are ident, tag, priority, origin, slice, created, age, replay, every, xpath, "
         "function, where",
         "site.toml:6: [[request]] 1: unknown key 'idnet'",
         "  try: did you mean 'ident'?",

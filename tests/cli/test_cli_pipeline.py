@@ -255,12 +255,12 @@ def test_an_archive_is_listed_and_put_again(run: Run, folder: Path) -> None:
     assert result.exit_code == 0
     assert "wx/radar/KFTG" in result.stdout
     assert "2 products" in result.stdout
-    assert run("archive", "replay", "table", "other.queue", "--feed", "wx/text/**").stdout == (
+    assert run("archive", "restore", "table", "other.queue", "--feed", "wx/text/**").stdout == (
         "1 product, 1 new, 0 duplicates\n"
     )
-    (told,) = objects(run("archive", "replay", "table", "other.queue", "--json").stdout)
+    (told,) = objects(run("archive", "restore", "table", "other.queue", "--json").stdout)
     assert (told["products"], told["stored"], told["duplicates"]) == (2, 1, 1)
-    later = run("archive", "replay", "table", "other.queue", "--since", "2100-01-01")
+    later = run("archive", "restore", "table", "other.queue", "--since", "2100-01-01")
     assert (later.exit_code, "is in the future" in later.stderr) == (2, True)
 
 

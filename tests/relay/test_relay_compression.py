@@ -72,16 +72,16 @@ def test_a_request_may_compress_its_link(fabric: Fabric, begin_at: str) -> None:
     fabric.add("b", replace(want("wx/**", begin_at), compress="zstd"), near=("a",))
     until(lambda: fabric.sites["b"].statistics().upstreams)
     (upstream,) = fabric.sites["b"].statistics().upstreams
-    until(lambda: upstream.statistics.state == "live")
+    until(lambda: upstream.counts.state == "live")
     if begin_at == "next":
         fabric.queues["a"].put_many(TEXTS, feed="wx/text/sa")
     until(lambda: fabric.queues["b"].next == 301)
     assert held(fabric.queues["b"]) == held(fabric.queues["a"])
-    counts = upstream.statistics
-    assert (counts.live if begin_at == "next" else counts.pulled) > 0
+    counts = upstream.counts
+    until(lambda: (counts.live if begin_at == "next" else counts.pulled) > 0, "the pages are counted")
     assert 0 < counts.wire_bytes < counts.page_bytes / 2
     described = fabric.sites["b"].describe().upstreams[0]
-    assert (described.wire_bytes, described.page_bytes) == (counts.wire_bytes, counts.page_bytes)
+    assert 0 < described.wire_bytes < described.page_bytes / 2
 
 
 def test_a_stranger_gets_no_dictionary(make_quick: Callable[..., Queue]) -> None:

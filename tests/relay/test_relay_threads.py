@@ -46,7 +46,7 @@ class Session:
 class Asked:
     """A query; the client of a query that is `gone` cannot be replied to."""
 
-    key_expr = "headrace/log/a"
+    key_expr, parameters = "headrace/log/a", zenoh.Parameters("")
 
     def __init__(self, payload: bytes, gone: bool) -> None:
         self.payload = SimpleNamespace(to_bytes=lambda: payload)

@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 
 import headrace
+from headrace.channel.compression import COMPRESSION_OPTIONS
 from headrace.channel.membership import STATION_ONLY
 from headrace.channel.qos import FIELDS, POLICIES, ChannelOptions, MemberOptions, QoS, QoSOptions
 from headrace.channel.slicing import SLICING_OPTIONS
@@ -76,7 +77,7 @@ def test_the_options_of_a_channel_are_those_of_its_quality_of_service() -> None:
     assert set(QoSOptions.__annotations__) == set(FIELDS)
     assert len(FIELDS) == len(QoS.__struct_fields__)
     assert set(POLICIES) <= set(QoSOptions.__annotations__)
-    assert set(ChannelOptions.__annotations__) == {*FIELDS, *SLICING_OPTIONS}
+    assert set(ChannelOptions.__annotations__) == {*FIELDS, *SLICING_OPTIONS, *COMPRESSION_OPTIONS}
 
 
 def test_a_station_of_a_channel_has_its_own_options_beside_those_of_the_channel() -> None:

@@ -12,6 +12,7 @@ from independent_client import VERSIONS, Client, Failed, Refused, take
 from msgspec import msgpack
 
 from headrace.link.access import Rule
+from headrace.remote.protocol.hello import VERSION
 from support.serving import Router, Served
 
 
@@ -39,15 +40,16 @@ def test_the_name_of_the_site_is_found_by_its_token(served: Served, router: Rout
 
 def test_versions_are_negotiated_or_refused_with_both_ranges(client: Client) -> None:
     version = client.version
-    assert client.hello(version - 1, version + 1) == version
+    assert client.hello(version - 1, VERSION + 1) == VERSION
+    assert client.hello(version - 1, version) == version
     for lowest, highest, text in ((5, 6, "versions 5 to 6"), (99, 99, "version 99")):
-        with pytest.raises(Refused, match=rf"speaks {text} of the protocol, the site versions? .*\b{version};"):
+        with pytest.raises(Refused, match=rf"speaks {text} of the protocol, the site versions? .*\b{VERSION};"):
             client.hello(lowest, highest)
     for garbage in (b"", b"\xc1", msgpack.encode([0]), msgpack.encode([0, "a", "b"]), msgpack.encode({"hello": 0})):
         with pytest.raises(Refused, match="is invalid"):
             client.send(garbage)
     client.version = 99
-    with pytest.raises(Refused, match=rf"the call has version 99 of the protocol; .* versions? .*\b{version};"):
+    with pytest.raises(Refused, match=rf"the call has version 99 of the protocol; .* versions? .*\b{VERSION};"):
         client.call("ends")
 
 

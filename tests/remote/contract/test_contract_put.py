@@ -110,7 +110,7 @@ MISTAKES: dict[str, Callable[[AnyQueue], Any]] = {
     "a slice out of range": lambda q: q.put(b"x", feed="a", slice=65535),
     "a signature that is short": lambda q: q.put(b"x", feed="a", signature=b"s"),
     "an origin without sequence": lambda q: q.put(b"x", feed="a", origin="elsewhere"),
-    "a payload too large": lambda q: q.put(bytes(2 << 20), feed="a"),
+    "a payload too large": lambda q: q.put(bytes(5 << 20), feed="a"),
     "a batch too large": lambda q: q.put_many([bytes([i]) * 900_000 for i in range(9)], feed="a"),
     "a column that is short": lambda q: q.put_many([b"x", b"y"], feed=["a"]),
     "a bad feed in a column": lambda q: q.put_many([b"x", b"y"], feed=["a", ""]),

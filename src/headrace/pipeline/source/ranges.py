@@ -10,7 +10,7 @@ option is wrong. `earliest` to `earliest`, which is empty, is valid.
 import time
 from dataclasses import dataclass
 
-from headrace.errors import OptionError
+from headrace.errors import OptionError, StartAheadError
 from headrace.log.read import time_of
 from headrace.queue import AnyQueue
 from headrace.selection import Selection
@@ -34,11 +34,14 @@ class Position:
             return self._checked(queue, int(self.text))
         if (word := self._word()) is not None:
             return queue.resolve(word)
-        if self._time_ns() > time.time_ns() and self.option.startswith("starting"):
-            raise OptionError(
-                f"option {self.option}: {self.text!r} is in the future", f"no product can be there yet; {_HINT}"
-            )
-        return queue.resolve(self.text)
+        self._time_ns()
+        try:
+            return queue.resolve(self.text)
+        except StartAheadError:
+            if self.option.startswith("starting"):
+                problem = f"option {self.option}: {self.text!r} is in the future"
+                raise OptionError(problem, f"no product can be there yet; {_HINT}") from None
+            return queue.next  # an end in the future: everything that is there now
 
     def check(self) -> None:
         """OptionError if it is none of the possible values."""
