@@ -80,9 +80,11 @@ def _is_ours() -> bool:
 
 
 def _listen(replay: "Replay", terminal: int, ended: int) -> None:
+    poll = select.poll()
+    poll.register(terminal, select.POLLIN)
+    poll.register(ended, select.POLLIN)
     while True:
-        ready, _, _ = select.select([terminal, ended], [], [])
-        if ended in ready:
+        if ended in dict(poll.poll()):
             return
         key = os.read(terminal, 16)
         if not key:

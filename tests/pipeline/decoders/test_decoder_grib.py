@@ -2,8 +2,10 @@
 
 import os
 import random
+import resource
 import struct
 import time
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -370,3 +372,14 @@ def test_a_batch_that_keeps_crashing_its_decoder_is_given_up(target: str, monkey
     made = run_in_child(target, [b"crash", b"crash", b"abc"])
     assert made.rows.num_rows == 0
     assert "not tried: 2 earlier products" in dict(made.errors)[2]
+
+
+def test_a_program_with_thousands_of_open_files_decodes(target: str) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    with ExitStack() as files:
+        files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(1100):
+            files.enter_context(open(os.devnull))
+        made = run_in_child(target, [b"abc"])
+    assert made.rows.to_pydict() == {"place": [0], "size": [3]}

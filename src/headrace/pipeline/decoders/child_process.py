@@ -151,22 +151,26 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
             pipe.close()
 
 
+def _wait_for(pipe: int, event: int, deadline: float) -> None:
+    """TimeoutError if it has not happened by then. Not `select`, which knows no descriptor above 1,023."""
+    poll = select.poll()
+    poll.register(pipe, event)
+    if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
+        raise TimeoutError
+
+
 def _write(pipe: int, data: "bytes | memoryview", deadline: float) -> None:
     rest = memoryview(data)
     os.set_blocking(pipe, False)
     while rest:
-        _, ready, _ = select.select([], [pipe], [], max(deadline - time.monotonic(), 0))
-        if not ready:
-            raise TimeoutError
+        _wait_for(pipe, select.POLLOUT, deadline)
         rest = rest[os.write(pipe, rest[:_READ_BYTES]) :]
 
 
 def _read(pipe: int, size: int, deadline: float) -> bytes:
     parts: list[bytes] = []
     while size:
-        ready, _, _ = select.select([pipe], [], [], max(deadline - time.monotonic(), 0))
-        if not ready:
-            raise TimeoutError
+        _wait_for(pipe, select.POLLIN, deadline)
         part = os.read(pipe, min(size, _READ_BYTES))
         if not part:
             raise EOFError
