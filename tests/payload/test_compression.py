@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import xxhash
 
+import headrace
 from headrace import Duplicate, Queue
 from headrace.errors import (
     ChannelExistsError,
@@ -243,6 +244,11 @@ def test_a_payload_that_expands_beyond_a_quarter_of_the_queue_is_refused(
     small.channel("all", "**", compress="zstd")
     with pytest.raises(PayloadTooLargeError, match="5000000 bytes"):
         small.put(bytes(5_000_000), feed="a")
+    with pytest.raises(PayloadTooLargeError, match="3000000 bytes"):
+        small.put_many([bytes(3_000_000)], feed="a")
+    small.put(bytes(3_000_000), feed="a", ident="large")  # in fragments, and these are compressed
+    assert small.statistics().held_bytes < 100_000
+    assert [bytes(product.payload) for product in headrace.joined(small.read().batches())] == [bytes(3_000_000)]
 
 
 def test_a_damaged_frame_is_an_error_for_that_product_alone(make_quick: Callable[..., Queue], queue: Queue) -> None:

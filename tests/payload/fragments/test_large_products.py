@@ -11,7 +11,7 @@ from headrace import Duplicate, Queue
 from headrace.errors import FragmentError, PayloadTooLargeError
 from headrace.payload.fragments.join import Joiner
 from headrace.queue import AnyQueue
-from payload.fragments.transfers import make_file, send
+from payload.fragments.transfers import FRAGMENT_BYTES, make_file, send
 from support.serving import Served
 
 LARGE = os.urandom(400_000)  # a queue of 1 MiB takes 256 KiB
@@ -47,12 +47,12 @@ def test_a_fragment_is_marked_and_does_not_pass_for_a_product(queue: Queue) -> N
     queue.put(LARGE, feed="a", ident="large")
     manifest, first, *_ = queue.read()
     assert first.options.fragment is not None
-    assert (first.options.fragment.number, first.ident, first.size) == (0, "large", 65536)
+    assert (first.options.fragment.number, first.ident, first.size) == (0, "large", FRAGMENT_BYTES)
     with pytest.raises(FragmentError, match=r"is fragment 1 of 7 of something larger: 'large'; join fragments"):
         first.payload
     with pytest.raises(FragmentError, match="is the manifest of"):
         manifest.payload
-    assert bytes(first.part) == LARGE[:65536]
+    assert bytes(first.part) == LARGE[:FRAGMENT_BYTES]
     assert first.copy() == first
     assert "large" in repr(first)
 

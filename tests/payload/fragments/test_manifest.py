@@ -23,7 +23,6 @@ from headrace.payload.fragments.manifest import (
     Manifest,
     decode_manifest,
     encode_manifest,
-    fragment_bytes_for,
 )
 from headrace.payload.fragments.ranges import numbers_of, ranges_of
 from headrace.payload.fragments.receipt import decode_receipt
@@ -84,17 +83,6 @@ def test_a_manifest_with_one_invalid_field_is_refused(change: dict[str, object])
 def test_ranges_name_the_same_numbers(chosen: list[bool]) -> None:
     numbers = np.array(chosen, np.bool_)
     assert (numbers_of(ranges_of(numbers), len(numbers)) == numbers).all()
-
-
-@given(st.integers(1, 5 << 40), st.sampled_from([64 << 20, 1 << 30, 1 << 38]))
-def test_the_number_of_fragments_is_bounded(size: int, queue_bytes: int) -> None:
-    try:
-        fragment = fragment_bytes_for(size, queue_bytes)
-    except HeadraceError:
-        assert size > queue_bytes * 1000
-        return
-    assert -(-size // fragment) <= FRAGMENTS_MAX
-    assert fragment <= queue_bytes // 8
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.binary(min_size=32, max_size=32)), max_size=30), st.data())

@@ -16,10 +16,10 @@ from headrace.payload.fragments.names import STATE_FOLDER
 from headrace.payload.fragments.receiver import FileReceiver, ReceiverStatistics
 from headrace.payload.fragments.sender import SenderStatistics
 from headrace.payload.fragments.source import list_sources
-from payload.fragments.transfers import FEED, Altered, Receiving, make_file, send
+from payload.fragments.transfers import FEED, FRAGMENT_BYTES, Altered, Receiving, make_file, send
 from support.waiting import until
 
-SIZE = 3_000_000  # 46 fragments of 64 KiB, three times what the queue holds
+SIZE = 3_000_000  # 49 fragments of 60 KiB, three times what the queue holds
 
 
 @pytest.fixture
@@ -126,8 +126,8 @@ def test_a_damaged_fragment_is_refused_and_sent_again(queue: Queue, tmp_path: Pa
     file, damaged = make_file(tmp_path / "big.bin", SIZE), []
 
     def alter(payloads: list[Any], facts: dict[str, Any]) -> list[Any]:
-        if "big.bin 11/46" in facts["ident"] and not damaged:
-            damaged.append(facts["ident"].index("big.bin 11/46"))
+        if "big.bin 11/49" in facts["ident"] and not damaged:
+            damaged.append(facts["ident"].index("big.bin 11/49"))
             payloads[damaged[0]] = bytes([payloads[damaged[0]][0] ^ 1]) + bytes(payloads[damaged[0]][1:])
         return payloads
 
@@ -135,7 +135,7 @@ def test_a_damaged_fragment_is_refused_and_sent_again(queue: Queue, tmp_path: Pa
         told, _ = send(Altered(queue, alter), file)
     assert damaged
     assert receiving.statistics.bad == 1
-    assert told.again_bytes == 65536
+    assert told.again_bytes == FRAGMENT_BYTES
     assert (tmp_path / "in" / "big.bin").read_bytes() == file.read_bytes()
 
 
@@ -143,7 +143,7 @@ def test_fragments_that_others_evict_are_asked_for_and_sent_again(queue: Queue, 
     file, crowded = make_file(tmp_path / "big.bin", SIZE), []
 
     def crowd(payloads: list[Any], facts: dict[str, Any]) -> list[Any]:
-        if "big.bin 20/46" in facts["ident"] and not crowded:
+        if "big.bin 20/49" in facts["ident"] and not crowded:
             crowded.append(True)
             until(lambda: receiving.statistics.bytes > 0, "the receiver")
             receiving.receiver.stop()
@@ -171,7 +171,21 @@ def test_a_receiver_that_comes_too_late_says_what_is_missing(queue: Queue, tmp_p
     receiver = FileReceiver(queue, tmp_path / "in", FEED, once=True, timeout_s=0.1)
     with pytest.raises(TransferIncompleteError, match=r"of 5 fragments of some\.bin"):
         receiver.run()
-    assert receiver.statistics.asked or receiver.statistics.bytes == 300_000 - 2 * 65536
+    assert receiver.statistics.asked or receiver.statistics.bytes == 300_000 - 2 * FRAGMENT_BYTES
+
+
+def test_many_small_files_are_refused_before_the_first_is_evicted(queue: Queue, tmp_path: Path) -> None:
+    names = [tmp_path / f"a small file {number}" for number in range(2_000)]
+    for path in names:
+        path.touch()
+    with pytest.raises(TransferError, match=r"2,000 files of 0 B need .* of the queue, and it keeps 512\.0 KiB"):
+        send(queue, *names, receivers=0)
+    assert queue.next == 1
+    fitting = names[: queue.config.size // 2 // 1200]
+    send(queue, *fitting, receivers=0)
+    with Receiving(queue, tmp_path / "in", once=True) as receiving:
+        receiving.join()
+    assert receiving.statistics.finished == len(fitting)
 
 
 def test_a_file_that_the_queue_is_too_small_for_is_refused_with_the_limit(queue: Queue, tmp_path: Path) -> None:
@@ -294,13 +308,13 @@ def test_a_journal_of_an_earlier_boot_is_verified_against_the_disk(
         first.join()
     (part,) = state.glob("*.part")
     with part.open("r+b") as content:
-        content.seek(3 * 65536)
-        content.write(bytes(65536))
+        content.seek(3 * FRAGMENT_BYTES)
+        content.write(bytes(FRAGMENT_BYTES))
     monkeypatch.setattr("headrace.payload.fragments.journal.boot_id", lambda: "another boot")
     with Receiving(queue, tmp_path / "in"):
         sending.join(60)
     assert (tmp_path / "in" / "big.bin").read_bytes() == file.read_bytes()
-    assert outcome[0][0].again_bytes == 65536
+    assert outcome[0][0].again_bytes == FRAGMENT_BYTES
 
 
 def test_a_large_product_on_the_same_feed_is_no_file(queue: Queue, tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from headrace import Queue
 from headrace.payload.fragments.journal import RECORD_BYTES
-from payload.fragments.transfers import make_file
+from payload.fragments.transfers import FRAGMENT_BYTES, make_file
 from support.commandline import objects
 from support.seeds import random_seed
 from support.waiting import until
 
 SIZE = 40_000_000
-FRAGMENTS = -(-SIZE // 65536)
+FRAGMENTS = -(-SIZE // FRAGMENT_BYTES)
 KILLS = 2
 
 Start = Callable[..., "subprocess.Popen[bytes]"]

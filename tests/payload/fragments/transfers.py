@@ -13,6 +13,7 @@ from headrace.payload.fragments.source import list_sources
 from headrace.queue import AnyQueue
 
 FEED = "lab/files"
+FRAGMENT_BYTES = 61_440  # in queues of up to 16 MiB
 LIMIT_S = 20.0  # a safety net
 
 

@@ -16,7 +16,8 @@ from blake3 import blake3
 
 from headrace.log.append import Duplicate
 from headrace.log.config import QueueConfig
-from headrace.payload.fragments.manifest import Manifest, encode_manifest, fragment_bytes_for, hash_of, transfer_of
+from headrace.payload.fragments.cutting import fragment_bytes_for
+from headrace.payload.fragments.manifest import Manifest, encode_manifest, hash_of, transfer_of
 from headrace.payload.fragments.mark import Mark, facts_of
 from headrace.payload.fragments.sender import SendQueue
 
@@ -32,7 +33,7 @@ def may_cut(size: int, config: QueueConfig, facts: Any) -> bool:
 def put_cut(queue: SendQueue, payload: Any, feed: str, ident: str, timeout: Any, facts: Any) -> int | Duplicate:
     """Store a large product as fragments; the sequence of its manifest, or the Duplicate of the one that is held."""
     view = memoryview(payload).cast("B")
-    fragment_bytes = fragment_bytes_for(len(view), queue.config.size)
+    fragment_bytes = fragment_bytes_for(len(view), queue.config)
     pieces = [view[place : place + fragment_bytes] for place in range(0, len(view), fragment_bytes)]
     hashes = b"".join(hash_of(piece) for piece in pieces)
     identity = (feed, ident, hashes.hex()) if ident else (feed, os.urandom(16).hex())

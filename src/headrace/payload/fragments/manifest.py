@@ -21,25 +21,18 @@ from typing import Annotated, Literal
 import msgspec
 from blake3 import blake3
 
-from headrace.errors import FabricMessageError, TransferError
+from headrace.errors import FabricMessageError
 from headrace.payload.fragments.names import check_name
 from headrace.payload.fragments.ranges import numbers_of
-from headrace.units import format_size
 
 VERSION = 1
 HASH_BYTES = 32
 TRANSFER_BYTES = 16
 FRAGMENTS_MAX = 1 << 16
-FRAGMENT_BYTES_MIN = 1 << 16
 FRAGMENT_BYTES_MAX = 1 << 30
 SIZE_MAX = FRAGMENTS_MAX * FRAGMENT_BYTES_MAX
 MANIFEST_BYTES_MAX = 8 << 20
-_USUAL_BYTES = 2 << 20  # the cost of a call does not count, and it is one message over a slow link between sites
-_SHARE = 256  # of a queue: a fragment is this part of it,
-_LARGEST_SHARE = 8  # or up to this part, so that there are not too many
-_MANIFEST_SHARE = 32  # and the manifest this part
-_LISTED_BYTES = 44  # of a hash in the manifest, in Base64
-
+_USUAL_BYTES = 2 << 20
 Size = Annotated[int, msgspec.Meta(ge=0, le=SIZE_MAX)]
 Place = Annotated[int, msgspec.Meta(ge=0, lt=FRAGMENTS_MAX)]
 
@@ -85,23 +78,6 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
 def _what(manifest: Manifest) -> tuple[object, ...]:
     return (manifest.transfer, manifest.kind, manifest.name, manifest.size, manifest.fragment_bytes)
-
-
-def fragment_bytes_for(size: int, queue_bytes: int) -> int:
-    """How large the fragments of something of that size are, in a queue of that size.
-
-    TransferError if it needs a larger queue: the manifest with all hashes is one product, too.
-    """
-    fits = max(FRAGMENT_BYTES_MIN, min(_USUAL_BYTES, queue_bytes // _SHARE // 4096 * 4096))
-    count_max = min(FRAGMENTS_MAX, queue_bytes // _MANIFEST_SHARE // _LISTED_BYTES)
-    needed = -(-size // count_max // 4096) * 4096
-    if needed > queue_bytes // _LARGEST_SHARE:
-        raise TransferError(
-            f"{format_size(size)} in fragments do not pass through a queue of {format_size(queue_bytes)}, which takes "
-            f"{format_size(count_max * (queue_bytes // _LARGEST_SHARE))} at most",
-            "use a larger queue",
-        )
-    return max(fits, needed)
 
 
 def transfer_of(*facts: object) -> bytes:

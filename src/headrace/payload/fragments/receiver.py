@@ -34,6 +34,7 @@ from headrace.log.append import Duplicate
 from headrace.log.config import QueueConfig
 from headrace.log.seams import Timeout
 from headrace.payload.fragments import names, partial
+from headrace.payload.fragments.cutting import room_in
 from headrace.payload.fragments.inbox import Inbox
 from headrace.payload.fragments.journal import Entry
 from headrace.payload.fragments.manifest import Manifest, decode_manifest
@@ -137,8 +138,8 @@ class FileReceiver:
         self._on_received, self.on_progress = on_received, on_progress
         root.mkdir(parents=True, exist_ok=True)
         self._inbox = Inbox(root)
-        config = queue.config
-        self._room, self._queue_key = config.size // 2, f"{config.uuid} {feed}"
+        self._config = queue.config
+        self._queue_key = f"{self._config.uuid} {feed}"
         self._where = f"{os.uname().nodename}:{root.absolute()}"[-255:]
         self._open: dict[str, Receiving] = {}
         self._refused: dict[str, TransferState] = {}
@@ -259,7 +260,7 @@ class FileReceiver:
         if batch.lost is not None:
             self.statistics.lost += batch.lost.products
         self._store(lambda: self._take_products(batch))
-        if self._unreported >= self._room // 8:
+        if self._unreported >= self._room() // 8:
             self._report(now=True)
 
     def _store(self, act: Callable[[], None]) -> None:
@@ -536,12 +537,17 @@ class FileReceiver:
         if not self._may_report:
             return
         seen = self._inbox.seen.get(origin, 0)
-        receipt = Receipt(self._inbox.receiver, self._where, origin, seen, self._room, transfers=states)
+        receipt = Receipt(self._inbox.receiver, self._where, origin, seen, self._room(), transfers=states)
         try:
             self._queue.put(encode_receipt(receipt), feed=receipts_feed(self._feed), timeout=5.0)
         except AccessDeniedError:
             self._may_report = False
             self.statistics.waits_for = f"not permitted to put receipts to {receipts_feed(self._feed)}"
+
+    def _room(self) -> int:
+        """Bytes of fragments that may be on their way in the queue from which they are read."""
+        sizes = [receiving.partial.manifest.fragment_bytes for receiving in self._open.values()]
+        return min([room_in(self._config, each) for each in sizes], default=self._config.size // 4)
 
 
 def _state_of(receiving: Receiving) -> TransferState:

@@ -4,7 +4,7 @@
                              ▲                               │
                              └──────── receipts ◄────────────┘
 
-**Flow control.** The queue evicts its oldest products, so no more than half of it (`window`) is on its way: put, and
+**Flow control.** The queue evicts its oldest products, so no more than half of it is on its way (`room_in`): put, and
 not yet behind the `seen` of the slowest receiver. A file of any size passes through a queue of any size while somebody
 receives. Without a receiver the sender fills its window and waits, and says so.
 
@@ -38,13 +38,14 @@ from headrace.log.columns import PutColumns, Texts
 from headrace.log.config import QueueConfig
 from headrace.log.seams import Timeout
 from headrace.payload.fragments import receipt as receipts
+from headrace.payload.fragments.cutting import kept_bytes, room_in
 from headrace.payload.fragments.manifest import HASH_BYTES, Manifest, encode_manifest, hash_of, zeros_hash
 from headrace.payload.fragments.mark import Mark, facts_of
 from headrace.payload.fragments.ranges import Numbers, numbers_of
 from headrace.payload.fragments.receipt import TransferState, decode_receipt, receipts_feed
 from headrace.payload.fragments.source import Source
 from headrace.product.batch import Batch
-from headrace.units import format_size
+from headrace.units import format_count, format_size
 
 OPEN_MAX = 256  # transfers that are not finished
 ATTEMPTS_MAX = 20  # of one fragment
@@ -153,7 +154,6 @@ class Sender:
         self._receivers_min, self._timeout_s = receivers, timeout_s
         self._on_sent, self.on_progress = on_sent, on_progress
         self._config = queue.config
-        self._window = self._config.size // 2
         self._open: dict[str, Sending] = {}
         self._receivers: dict[str, Receiver] = {}
         self._came: deque[receipts.Receipt] = deque()
@@ -198,10 +198,12 @@ class Sender:
         return self.statistics
 
     def _check_room(self) -> None:
-        if not self._receivers_min and self.statistics.bytes > self._window:
+        needed = sum(kept_bytes(source.size, source.name) for source in self._sources)
+        if not self._receivers_min and needed > self._config.size // 2:
             raise TransferError(
-                f"the files have {format_size(self.statistics.bytes)}, and the queue keeps "
-                f"{format_size(self._window)} of them for receivers that come later",
+                f"{format_count(len(self._sources), 'file')} of {format_size(self.statistics.bytes)} need "
+                f"{format_size(needed)} of the queue, and it keeps {format_size(self._config.size // 2)} for receivers "
+                "that come later",
                 "wait for a receiver (leave out --no-wait), or send less, or create a larger queue",
             )
 
@@ -307,7 +309,7 @@ class Sender:
                 self._report(Sent(source.name, source.size, "withdrawn", (), str(error)))
 
     def _announce(self, source: Source) -> None:
-        manifest = source.manifest(self._feed, self._config.size)
+        manifest = source.manifest(self._feed, self._config)
         count = manifest.count
         holes = numbers_of(manifest.holes, count)
         sending = Sending(
@@ -405,7 +407,8 @@ class Sender:
         """How many bytes may be put now."""
         active = self._active()
         limiting = [self._receivers[each] for each in active] or list(self._receivers.values())
-        window = min([self._window, *(max(each.room, 1 << 17) for each in limiting)])
+        rooms = [room_in(self._config, sending.manifest.fragment_bytes) for sending in self._open.values()]
+        window = min([*rooms, *(max(each.room, 1 << 17) for each in limiting)], default=0)
         seen = min((each.seen for each in limiting), default=0)
         if not self._receivers_min:
             return window

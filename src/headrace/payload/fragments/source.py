@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Literal
 
 from headrace.errors import NameRefusedError, SourceChangedError, TransferError
-from headrace.payload.fragments.manifest import SIZE_MAX, Manifest, fragment_bytes_for, transfer_of
+from headrace.log.config import QueueConfig
+from headrace.payload.fragments.cutting import fragment_bytes_for
+from headrace.payload.fragments.manifest import SIZE_MAX, Manifest, transfer_of
 from headrace.payload.fragments.names import check_name
 
 _KEPT_MODE = 0o777
@@ -32,12 +34,12 @@ class Source:
     mtime_ns: int
     _file: int = field(default=-1, repr=False)
 
-    def manifest(self, feed: str, queue_bytes: int) -> Manifest:
-        """How it is sent through a queue of that size. Opens the file."""
+    def manifest(self, feed: str, config: QueueConfig) -> Manifest:
+        """How it is sent through such a queue. Opens the file."""
         kind: Literal["directory", "file"] = "directory" if self.is_folder else "file"
         if not self.is_folder:
             self.open()
-        fragment_bytes = fragment_bytes_for(self.size, queue_bytes)
+        fragment_bytes = fragment_bytes_for(self.size, config)
         where = (os.uname().nodename, self.path.absolute(), feed)
         transfer = transfer_of(*where, kind, self.name, self.size, self.mtime_ns, fragment_bytes)
         return Manifest(
