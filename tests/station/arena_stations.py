@@ -221,7 +221,7 @@ class Arena:
         for actor in living:
             actor.process.join()
 
-    def end(self, file: str, role: Callable[..., None], seconds_max: float = 60.0) -> None:
+    def end(self, file: str, role: Callable[..., None], seconds_max: float = 240.0) -> None:
         """Tell all processes of this role to end, and wait for them."""
         (self.folder / file).touch()
         for actor in self.living(role):

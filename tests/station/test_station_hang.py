@@ -41,8 +41,9 @@ def hold(folder: Path, path: Path, ledger: Ledger, seed: int, count: int, revise
                 ledger.note("refused")
         with station.attach() as consumer:
             ledger.note("attached-again")
-            for batch in consumer.batches(10, timeout=0.4):
-                ledger.note("later", batch.sequences.tolist())
+            while not (folder / "leave").exists():
+                for batch in consumer.batches(10, timeout=0.4):
+                    ledger.note("later", batch.sequences.tolist())
 
 
 def stop(actor: Actor) -> float:
@@ -85,6 +86,7 @@ def test_a_late_ack_of_a_hung_consumer_is_refused_and_nothing_is_acknowledged_tw
 
         queue.put_many([b"more"] * 5, feed="a")  # it works again like any other consumer
         until(lambda: len(hung.sequences("later")) == 5, "it gets more")
+        (arena.folder / "leave").touch()
         hung.process.join(240)
         assert hung.process.exitcode == 0
         assert station.statistics().acknowledged == 15
