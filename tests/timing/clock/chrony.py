@@ -8,9 +8,10 @@ import struct
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
-from headrace.timing.clock.packet import from_ntp, to_ntp
+from headrace.timing.clock.packet import encode_request, from_ntp, to_ntp
 
 CHRONYD = shutil.which("chronyd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
@@ -20,26 +21,48 @@ class Chronyd:
 
     def __init__(self, folder: Path, stratum: int | None) -> None:
         """Without a stratum it follows nobody, and says that it is not synchronised."""
-        assert CHRONYD is not None
         folder.mkdir()
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.name = f"127.0.0.1:{port}"
-        config = folder / "chrony.conf"
-        local = "" if stratum is None else f"local stratum {stratum}\n"
-        config.write_text(
-            f"port {port}\nbindaddress 127.0.0.1\n{local}allow 127.0.0.1\ncmdport 0\npidfile {folder}/pid\n"
-        )
-        user = pwd.getpwuid(os.getuid()).pw_name
-        with (folder / "log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [CHRONYD, "-x", "-d", "-f", str(config), "-u", user], stdout=log, stderr=log
-            )
+        while True:
+            port = _free_port()
+            self.name = f"127.0.0.1:{port}"
+            self._process = _started(folder, port, stratum)
+            if _replies(port, folder / "log"):
+                break
+            self.close()  # another program has taken the port in the meantime
 
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def _started(folder: Path, port: int, stratum: int | None) -> "subprocess.Popen[bytes]":
+    assert CHRONYD is not None
+    config = folder / "chrony.conf"
+    local = "" if stratum is None else f"local stratum {stratum}\n"
+    config.write_text(f"port {port}\nbindaddress 127.0.0.1\n{local}allow 127.0.0.1\ncmdport 0\npidfile {folder}/pid\n")
+    user = pwd.getpwuid(os.getuid()).pw_name
+    with (folder / "log").open("wb") as log:
+        return subprocess.Popen([CHRONYD, "-x", "-d", "-f", str(config), "-u", user], stdout=log, stderr=log)
+
+
+def _replies(port: int, log: Path) -> bool:
+    """Whether the server is there, once that is known; chronyd goes on without a socket if it gets none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(0.2)
+        client.connect(("127.0.0.1", port))
+        while b"Could not" not in log.read_bytes():
+            with suppress(TimeoutError, ConnectionRefusedError):
+                client.send(encode_request(bytes(8)))
+                if client.recv(1024):
+                    return True
+    return False
 
 
 class Proxy:
@@ -64,7 +87,8 @@ class Proxy:
                     continue
                 time.sleep(self._delay_s)
                 behind.sendto(request, self._server)
-                self._socket.sendto(self._shifted(behind.recv(1024)), client)
+                with suppress(TimeoutError):  # the server is away
+                    self._socket.sendto(self._shifted(behind.recv(1024)), client)
 
     def _shifted(self, reply: bytes) -> bytes:
         times = [to_ntp(from_ntp(stamp) + self.off_ns) for stamp in struct.unpack_from("!QQ", reply, 32)]

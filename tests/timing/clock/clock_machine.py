@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 
 from headrace.log.clock_words import ClockWords
-from headrace.timing.clock.machine import Kernel, Moment
+from headrace.timing.clock.machine import Kernel, Moment, RealMachine
 
 
 class MemoryClock:
@@ -24,6 +24,19 @@ class MemoryClock:
         self.words = None
 
 
+def error_ns(clock: MemoryClock) -> int:
+    """How far the clock is from that of this machine, at one moment of both."""
+    moment = RealMachine().moment()
+    assert clock.words is not None
+    return clock.words.at(moment.boot_ns) - moment.system_ns
+
+
+def bound_ns(clock: MemoryClock) -> int:
+    """How far it says that it may be."""
+    assert clock.words is not None
+    return clock.words.bound_at(time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+
+
 class FakeMachine:
     """Real boot time; a system clock that is off and can be set; a kernel whose state is given."""
 
@@ -32,8 +45,8 @@ class FakeMachine:
         self.state = kernel or Kernel(False, 16_000_000_000, 0)
 
     def moment(self) -> Moment:
-        boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        return Moment(boot_ns, time.time_ns() + self.off_ns, 300)
+        moment = RealMachine().moment()
+        return replace(moment, system_ns=moment.system_ns + self.off_ns)
 
     def kernel(self) -> Kernel:
         return self.state

@@ -3,14 +3,13 @@
 Simulated servers do the same in test_clock_keeping.py, where chronyd is not installed.
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from chrony import CHRONYD, Chronyd, Proxy
-from clock_machine import FakeMachine, MemoryClock
+from clock_machine import FakeMachine, MemoryClock, bound_ns, error_ns
 
 from headrace.timing.clock.keeper import Keeper
 from headrace.timing.clock.state import ClockState
@@ -39,13 +38,6 @@ def verdicts(keeper: Keeper) -> list[str]:
     return [] if state is None else [each.verdict for each in state.servers]
 
 
-def errors(clock: MemoryClock) -> tuple[int, int]:
-    """How far the clock is off, and how far it says it may be."""
-    words, boot_ns = clock.words, time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    assert words is not None
-    return words.at(boot_ns) - time.time_ns(), words.bound_at(boot_ns)
-
-
 def test_four_real_servers_of_which_one_lies_one_is_slow_one_way_and_one_dies(parts: ExitStack, tmp_path: Path) -> None:
     servers = [Chronyd(tmp_path / str(place), 3 + place) for place in range(4)]
     for each in servers:
@@ -58,18 +50,17 @@ def test_four_real_servers_of_which_one_lies_one_is_slow_one_way_and_one_dies(pa
     until(
         lambda: verdicts(keeper)[2:3] == ["falseticker"] and "unreachable" not in verdicts(keeper), lambda: keeper.state
     )
-    until(lambda: abs(errors(clock)[0]) < MS, lambda: errors(clock))
-    off_ns, bound_ns = errors(clock)
-    assert abs(off_ns) <= bound_ns < 100 * MS
-    assert keeper.state is not None
-    slow_one = keeper.state.servers[3]
-    assert slow_one.verdict in ("truechimer", "outlier")  # its middle is off by 15 ms, and its interval says so
-    assert abs(slow_one.offset_ns) < slow_one.distance_ns
+    until(lambda: abs(error_ns(clock)) < MS, lambda: (error_ns(clock), bound_ns(clock)))
+    assert abs(error_ns(clock)) <= bound_ns(clock) < 100 * MS
+    # the middle of the slow one is off by 15 ms, and its interval says so
+    until(lambda: verdicts(keeper)[3] in ("truechimer", "outlier"), lambda: keeper.state)
+    assert (state := keeper.state) is not None
+    assert state.bound_ns is not None
+    assert abs(state.servers[3].offset_ns) < state.servers[3].distance_ns + state.bound_ns
     servers[1].close()
     until(lambda: verdicts(keeper)[1] != "truechimer" or keeper.state.servers[1].trouble, lambda: keeper.state)
-    off_ns, bound_ns = errors(clock)
-    assert abs(off_ns) <= bound_ns
-    assert keeper.state.steps == 1
+    assert abs(error_ns(clock)) <= bound_ns(clock)
+    assert state.steps == keeper.state.steps == 1
 
 
 def test_a_real_server_that_is_not_synchronised_is_not_used(parts: ExitStack, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from headrace.log.clock_words import NO_SOURCE, NTP, SOURCES, SYSTEM, ClockWords
 from headrace.timing.clock.association import BURST_S, Association
-from headrace.timing.clock.discipline import Estimate, steer
+from headrace.timing.clock.discipline import READING_NS, Estimate, steer
 from headrace.timing.clock.following import Following
 from headrace.timing.clock.machine import Machine
 from headrace.timing.clock.ntp import Ntp
@@ -87,7 +87,9 @@ class Steering:
         """Leave the words as they are: their bound grows. Without a bound, the system's clock counts again."""
         self._sockets.close()
         words, moment = self._clock.read_clock(), self._machine.moment()
-        if words is not None and not words.bound_ns and words.at(moment.boot_ns) <= moment.system_ns:
+        if words is None or words.bound_ns:
+            return
+        if words.at(moment.boot_ns) <= moment.system_ns + READING_NS + moment.width_ns:
             self._clock.clear_clock()
 
     # --- sources ----------------------------------------------------------------------------------
