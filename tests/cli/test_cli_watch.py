@@ -31,6 +31,7 @@ def test_each_product_is_an_object_for_programs(run: Run, path: Path) -> None:
     assert (told["sequence"], told["feed"], told["ident"], told["size"]) == (1, "wx/text", "SAUS70", 7)
     assert (told["priority"], told["properties"], told["slice"], told["origin"]) == (6, {"run": 6}, 2, "here")
     assert len(told["signature"]) == 32
+    assert told["bound_s"] is None
     assert told["age_s"] >= 0
 
 
@@ -73,6 +74,7 @@ def test_products_from_before_the_start_are_not_shown_by_default(run: Run, path:
     [
         (["--from", "sometime"], "start 'sometime' is invalid"),
         (["--from", str(1 << 70)], "is out of range"),
+        (["--in-order", "2h"], "hold of 2h is out of range"),
         (["--ident", "("], "is not a regular expression"),
         (["--select", "a/b*"], "has the illegal level 'b*'"),
         (["--select", "a b"], "there is no clause 'b'"),

@@ -37,6 +37,7 @@ def product_values(product: "Product", **more: Any) -> dict[str, Any]:
         "origin_sequence": product.origin_sequence,
         "previous": product.previous,
         "created": format_time(product.created_ns),
+        "bound_s": None if product.bound_ns is None else product.bound_ns / 1e9,
         "inserted": format_time(product.inserted_ns),
         "priority": product.priority,
         "expiry": None if product.expiry_ns is None else format_time(product.expiry_ns),

@@ -34,7 +34,7 @@ from headrace.errors import LateError, OptionError
 from headrace.product.batch import Batch
 from headrace.product.joined import JoinedBatch
 from headrace.timing.held import Held, time_stamps
-from headrace.units import parse_age, parse_size
+from headrace.units import exact_age, format_latency, parse_age, parse_size
 
 NS = 1_000_000_000
 LATE = ("release", "drop", "error")
@@ -71,7 +71,9 @@ def check_span(value: float | str | timedelta, what: str, s_max: float, s_min: f
     """A time in nanoseconds; OptionError if it is too short or too long."""
     seconds = parse_age(value, what)
     if not s_min <= seconds <= s_max:
-        raise OptionError(f"{what} {value!r} is out of range", f"give {s_min:g} to {s_max:g} seconds")
+        raise OptionError(
+            f"{what} of {exact_age(seconds)} is out of range", f"give {format_latency(s_min)} to {exact_age(s_max)}"
+        )
     return round(seconds * NS)
 
 
