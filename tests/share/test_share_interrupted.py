@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.share import ownership, sessions, show
+from headrace.share import attempts, ownership, sessions, show
 from headrace.share.interface import NOBODY, Progress, marks
 from headrace.share.layout import Table, epochs_of, memory_table, owners_of
 from headrace.share.ownership import Ownership
@@ -16,7 +16,7 @@ from headrace.share.sessions import Moment
 
 NOW, LATE = Moment(10**9, 1), Moment(10**11, 2)  # after a long silence, every node counts as dead
 SLICES, HEAD = np.arange(4, dtype=np.uint32), 40
-FILES = (ownership.__file__, sessions.__file__)
+FILES = (attempts.__file__, ownership.__file__, sessions.__file__)
 
 
 class KilledError(BaseException):
@@ -71,7 +71,7 @@ def owned_by_one() -> tuple[Table, Ownership]:
 def test_a_product_that_is_parked_is_listed_once() -> None:
     def prepare() -> tuple[Table, Callable[[], object]]:
         table, own = owned_by_one()
-        return table, lambda: own.park(0, 1, 2, 1, 7, "no", NOW, HEAD)
+        return table, lambda: own.attempts.park(0, 1, 2, 1, 7, "no", NOW, HEAD)
 
     for table, killed in at_every_line(prepare):
         own = Ownership(table)
@@ -80,7 +80,7 @@ def test_a_product_that_is_parked_is_listed_once() -> None:
             own._seats[1]["heartbeat"] = LATE.boot_ns
             own.give(0, 1, SLICES, "dead", LATE)
             if int(table.positions[2]) <= 7:
-                assert own.park(1, 2, 2, int(epochs_of(table.words)[2]), 7, "no", LATE, HEAD)
+                assert own.attempts.park(1, 2, 2, int(epochs_of(table.words)[2]), 7, "no", LATE, HEAD)
         assert [(each.slice, each.sequence) for each in show.parked_of(table)] == [(2, 7)]
         assert int(table.positions[2]) == 8
 
@@ -88,7 +88,7 @@ def test_a_product_that_is_parked_is_listed_once() -> None:
 def test_a_death_is_counted_against_a_product_once_at_most() -> None:
     def prepare() -> tuple[Table, Callable[[], object]]:
         table, own = owned_by_one()
-        assert own.begin_product(0, 1, 2, 1, 7)
+        assert own.attempts.begin(0, 1, 2, 1, 7)
         return table, lambda: own.seize(0, 0, LATE, HEAD)
 
     for table, killed in at_every_line(prepare):

@@ -5,7 +5,7 @@
 
 Nodes, site and link are forks of this process, and every node stands by as the balancer. Each line of the log is one
 attempt. In the end every product was worked on and is confirmed, in the order of its slice, and no work of a node that
-was never harmed was repeated.
+was never harmed was repeated. A node that a busy machine has kept from its heartbeats counts as harmed, too.
 """
 
 import os
@@ -22,7 +22,9 @@ from typing import Any, NamedTuple
 import headrace
 from headrace import Queue
 from headrace.link.session import SessionTerms, open_session
-from headrace.share import ownership
+from headrace.share import attempts, ownership
+from headrace.share.interface import Slices
+from headrace.share.sessions import Moment
 from headrace.site.site import Site
 from headrace.slices import ProcessingNode
 from support.fleet import free_port
@@ -54,7 +56,7 @@ def forked(act: Callable[[], object]) -> int:
 
 
 def die_after(lines: int) -> None:
-    """Kill this process when any of its threads has executed so many lines of ownership.py."""
+    """Kill this process when any of its threads has executed so many lines of the code that changes tables."""
     left = [lines]
 
     def count(frame: Any, event: str, _: Any) -> Any:
@@ -64,12 +66,27 @@ def die_after(lines: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
         return count
 
-    threading.settrace(lambda frame, *_: count if frame.f_code.co_filename == ownership.__file__ else None)
+    files = (attempts.__file__, ownership.__file__)
+    threading.settrace(lambda frame, *_: count if frame.f_code.co_filename in files else None)
+
+
+def note_deaths(file: Path) -> None:
+    """In this process and its forks: note the process of each node before its slices are taken."""
+    seize = ownership.Ownership.seize
+
+    def noting(own: ownership.Ownership, term: int, seat: int, now: Moment, head: int) -> Slices:
+        if not own.is_alive(seat, now):
+            with file.open("a") as deaths:
+                deaths.write(f"{int(own.table.seats[seat]['pid'])}\n")
+        return seize(own, term, seat, now, head)
+
+    ownership.Ownership.seize = noting  # type: ignore[method-assign]
 
 
 class Chaos:
     def __init__(self, how: str, folder: Path, seed: int) -> None:
         self.how, self.folder, self.chance = how, folder, random.Random(seed)
+        note_deaths(folder / "deaths")
         self.queue = Queue.create(folder / "in", size="32MiB", durability="memory", origin="there")
         self.queue.channel("s", "x", slices=SLICES)
         self.share = self.queue.share("s", dead_after=DEAD_AFTER_S, tries_max=2)
@@ -211,8 +228,10 @@ class Chaos:
             last[tries[0].slice] = sequence
         repeated = [tries for tries in by_product.values() if len(tries) > 1]
         counters = self.share.state().counters
-        if self.how == "local" and counters["deaths"] <= len(self.harmed):  # else a node had no time to report
-            wrong = [each for tries in repeated for each in tries[:-1] if each.pid not in self.harmed]
+        if self.how == "local":
+            deaths = self.folder / "deaths"
+            harmed = self.harmed | set(map(int, deaths.read_text().split() if deaths.exists() else ()))
+            wrong = [each for tries in repeated for each in tries[:-1] if each.pid not in harmed]
             assert not wrong, f"work of healthy nodes was repeated: {wrong[:5]}"
         parked = [(each.sequence, each.error) for each in self.share.parked()]
         assert {sequence for sequence, _ in parked} == but, parked

@@ -117,7 +117,7 @@ class Node:
                     return
                 where = int(task.slices[0]), int(task.epochs[0]), int(task.sequences[0])
                 try:
-                    may_begin = self.world.own.begin_product(self.seat, self.instance, *where)
+                    may_begin = self.world.own.attempts.begin(self.seat, self.instance, *where)
                 except SeatLostError:
                     may_begin = False
                 if not may_begin:
@@ -149,7 +149,9 @@ class Node:
     def count(self, failures: list[Failure]) -> None:
         for failure in failures:
             try:
-                tries = self.world.own.fail(self.seat, self.instance, failure.slice, failure.epoch, failure.sequence)
+                tries = self.world.own.attempts.fail(
+                    self.seat, self.instance, failure.slice, failure.epoch, failure.sequence
+                )
             except SeatLostError:
                 continue
             if tries >= TRIES:
@@ -208,7 +210,7 @@ class World:
         return self._number
 
     def owns(self, node: Node, number: int, epoch: int) -> bool:
-        return self.own._owns(node.seat, number, epoch)
+        return self.own.attempts._owns(node.seat, number, epoch)
 
     # --- the oracle -------------------------------------------------------------------------------
 
@@ -250,7 +252,7 @@ class World:
             self.check_position(failure.slice, failure.sequence)
             self.parked.add(failure.sequence)
         try:
-            return self.own.park(
+            return self.own.attempts.park(
                 node.seat, node.instance, failure.slice, failure.epoch, failure.sequence, "no", self.now, self.head
             )
         except SeatLostError:

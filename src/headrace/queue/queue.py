@@ -74,8 +74,9 @@ from headrace.queue.request_files import RequestFiles
 from headrace.selection import Selection
 from headrace.selection.functions import Function, Functions
 from headrace.share.file import ShareFiles
+from headrace.share.groups import groups_of, list_shares, open_share
 from headrace.share.interface import ShareOptions
-from headrace.share.share import MAIN, Share, groups_of, list_shares, open_share
+from headrace.share.share import MAIN, Share
 from headrace.station.gates import StationGates
 from headrace.station.leases import is_failure
 from headrace.station.opening import open_station

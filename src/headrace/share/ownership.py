@@ -14,42 +14,20 @@ between, it leaves the slice with its owner, further on.
 
 The caller holds the group's lock and passes the moment. share/file.py does that for processes; the tests explore every
 order of messages and deaths on this same code, and the simulation of a thousand nodes runs on it.
+
+Not here: products that fail (attempts.py), what nodes report (loads.py), the record of sessions (sessions.py).
 """
 
-from typing import cast
-
-import msgspec
 import numpy as np
 
-from headrace.errors import BalancerDeposedError, OptionError, SeatLostError, SeatsFullError
-from headrace.share.interface import (
-    NOBODY,
-    Exchanged,
-    Flags,
-    Holding,
-    Load,
-    Marks,
-    Progress,
-    Reason,
-    Slices,
-    Work,
-)
-from headrace.share.layout import (
-    ERROR_BYTES_MAX,
-    LOAD_BYTES_MAX,
-    NAME_BYTES_MAX,
-    PARKED,
-    SAMPLES,
-    SEATS,
-    Table,
-    epochs_of,
-    owners_of,
-    takers_of,
-    words_of,
-)
+from headrace.errors import BalancerDeposedError, SeatsFullError
+from headrace.share.attempts import Attempts
+from headrace.share.interface import NOBODY, Exchanged, Flags, Holding, Marks, Progress, Reason, Slices
+from headrace.share.layout import NAME_BYTES_MAX, SEATS, Table, epochs_of, owners_of, takers_of, words_of
+from headrace.share.loads import Loads, load_text
+from headrace.share.seats import check_seat, check_taken, is_taken
 from headrace.share.sessions import CANCELLED, DEAD, RUNNING, Moment, Sessions
 
-SAMPLE_NS = 1_000_000_000  # between two samples of a node's load
 _NOTHING = np.zeros(0, np.uint32)
 
 
@@ -58,6 +36,7 @@ class Ownership:
 
     def __init__(self, table: Table) -> None:
         self.table, self.sessions = table, Sessions(table)
+        self.attempts, self._loads = Attempts(table), Loads(table)
         self._header, self._seats = table.header[0], table.seats
         self._dead_after_ns = int(self._header["dead_after_ns"])
 
@@ -87,33 +66,23 @@ class Ownership:
 
     def leave(self, seat: int, instance: int, now: Moment) -> None:
         """Give the seat back; slices that it still has are unowned."""
-        self._check_seat(seat, instance)
+        check_seat(self.table, seat, instance)
         self._vacate(seat, CANCELLED, now)
 
     def drain(self, seat: int) -> None:
         """Ask the node to leave, as soon as the balancer has moved its slices."""
-        self._check_taken(seat)
+        check_taken(self.table, seat)
         self._seats[seat]["draining"] = 1
         self._changed(seat)
 
     def seize(self, term: int, seat: int, now: Moment, head: int) -> Slices:
-        """Take the slices of a dead node; those that it had. Nothing happens if it was heard of again.
-
-        The next owner is careful with the first product of each. If it dies before a slice has passed `head`, some
-        product below that may be deadly, and its next owner is careful up to there.
-        """
+        """Take the slices of a dead node; those that it had. Nothing happens if it was heard of again."""
         self._check_term(term, now)
         if not self._seats[seat]["instance"] or self.is_alive(seat, now):
             return _NOTHING
         self._header["deaths"] += 1
-        owned, table = self._owned(seat), self.table
-        is_first = table.mourned[owned] == 0
-        table.careful[owned] = np.where(is_first, 1, table.mourned[owned])
-        table.mourned[owned[is_first]] = head
-        announced, where = int(self._seats[seat]["in_work"]), int(self._seats[seat]["in_work_slice"])
-        self._seats[seat]["in_work"] = 0  # first: if this balancer is killed, the next one must not count it again
-        if announced >= int(table.positions[where]) and where in owned:
-            self._count_try(where, announced)
+        owned = self._owned(seat)
+        self.attempts.mourn(seat, owned, head)
         self._vacate(seat, DEAD, now)
         return owned
 
@@ -131,7 +100,7 @@ class Ownership:
             self.sessions.end(number, outcome, now.wall_ns)
         self._untake(np.concatenate([owned, coming]))
         self._disown(owned)
-        self._add_sample(seat, Load(), 0.0, now)  # its last: it has nothing any more
+        self._loads.note_last(seat, now)
         entry["instance"] = 0
         self._changed(seat)  # a node that waits learns that it lost its seat
 
@@ -139,15 +108,15 @@ class Ownership:
 
     def exchange(self, seat: int, instance: int, progress: Progress, now: Moment, head: int) -> Exchanged:
         """Take in a node's progress; what it holds, if that is not what it knows. `head`: the queue's next sequence."""
-        entry = self._check_seat(seat, instance)
-        load_text = b"" if progress.load is None else _load_text(progress.load)
+        entry = check_seat(self.table, seat, instance)
+        text = b"" if progress.load is None else load_text(progress.load)
         entry["heartbeat"] = now.boot_ns
         refused = self._confirm(seat, progress.confirm, head)
         if progress.work is not None:  # before the release: it counts for slices that the seat owns
-            self._count_work(seat, progress.work)
+            self._loads.count(seat, progress.work)
         refused_too = self._release(seat, progress.release, head, now)
         if progress.load is not None:
-            self._note_load(seat, progress.load, load_text, now)
+            self._loads.note(seat, progress.load, text, now)
         version = int(entry["version"])
         if entry["fresh"] and progress.seen == version:
             self.sessions.note_available(seat, self._owned(seat), now)
@@ -180,7 +149,7 @@ class Ownership:
         further = positions > table.positions[slices]
         slices, positions = slices[further], positions[further]
         table.positions[slices] = positions
-        self._clear(slices)
+        self.attempts.clear(slices)
         return refused
 
     def _release(self, seat: int, released: Marks, head: int, now: Moment) -> Slices:
@@ -217,73 +186,6 @@ class Ownership:
         counts: Flags = known & (owners_of(at) == seat) & (epochs_of(at) == of.epochs) & (of.positions <= head)
         return counts
 
-    def _clear(self, slices: Slices) -> None:
-        """Slices that went on: whatever was suspected of the products that they have passed is over."""
-        table = self.table
-        marked = slices[(table.mourned[slices] | table.suspects[slices]) != 0]
-        for until in (table.careful, table.mourned):
-            until[marked[table.positions[marked] >= until[marked]]] = 0
-        passed = marked[table.positions[marked] > table.suspects[marked]]
-        table.tries[passed] = table.suspects[passed] = 0
-
-    # --- attempts ---------------------------------------------------------------------------------
-
-    def begin_product(self, seat: int, instance: int, slice: int, epoch: int, sequence: int) -> bool:
-        """A careful node begins this product. If it dies, the product is blamed. False: the slice is another's.
-
-        Sequence 0: it works on something else now, for which no product is to be blamed.
-        """
-        entry = self._check_seat(seat, instance)
-        if sequence and not self._owns(seat, slice, epoch):
-            return False
-        entry["in_work"] = 0
-        entry["in_work_slice"] = slice
-        entry["in_work"] = sequence
-        return True
-
-    def fail(self, seat: int, instance: int, slice: int, epoch: int, sequence: int) -> int:
-        """An attempt failed: how many have, by now. 0: the slice is another's."""
-        entry = self._check_seat(seat, instance)
-        if not self._owns(seat, slice, epoch):
-            return 0
-        self._header["failed"] += 1
-        if int(entry["in_work"]) == sequence:
-            entry["in_work"] = 0
-        return self._count_try(slice, sequence)
-
-    def park(
-        self, seat: int, instance: int, slice: int, epoch: int, sequence: int, error: str, now: Moment, head: int
-    ) -> bool:
-        """Give a product up: list it, and confirm it. False: the slice is another's."""
-        entry = self._check_seat(seat, instance)
-        if not self._owns(seat, slice, epoch) or not 0 < sequence < head:
-            return False
-        if sequence < int(self.table.positions[slice]):  # the call is repeated
-            return True
-        if not np.any((self.table.parked["sequence"] == sequence) & (self.table.parked["slice"] == slice)):
-            place = int(self._header["parked"]) % PARKED
-            text = error.encode()[:ERROR_BYTES_MAX]
-            tries = int(self.table.tries[slice])
-            self.table.parked[place] = (0, now.wall_ns, slice, tries, entry["name"], text)
-            self._header["parked"] += 1
-            self.table.parked[place]["sequence"] = sequence  # last: the call is repeated until it is listed
-        entry["in_work"] = 0
-        self.table.positions[slice] = sequence + 1
-        self._clear(np.array([slice], np.uint32))
-        return True
-
-    def _owns(self, seat: int, slice: int, epoch: int) -> bool:
-        return (
-            0 <= slice < len(self.table.words) and int(self.table.words[slice]) & ~(NOBODY << 16) == epoch << 32 | seat
-        )
-
-    def _count_try(self, slice: int, sequence: int) -> int:
-        table = self.table
-        tries = int(table.tries[slice]) + 1 if int(table.suspects[slice]) == sequence else 1
-        table.tries[slice] = min(tries, 255)
-        table.suspects[slice] = sequence
-        return tries
-
     # --- the balancer -----------------------------------------------------------------------------
 
     def lead(self, balancer: str, lease_ns: int, now: Moment, *, yields: bool = False) -> int:
@@ -309,7 +211,9 @@ class Ownership:
         A giver is in one session at a time; 0 if it is in another, or a node is gone.
         """
         self._check_term(term, now)
-        if giver == taker or not (self._is_seat(giver) and self._is_seat(taker) and self.is_alive(taker, now)):
+        if giver == taker or not (
+            is_taken(self.table, giver) and is_taken(self.table, taker) and self.is_alive(taker, now)
+        ):
             return 0
         if self._seats[giver]["session"] or self._seats[taker]["draining"]:
             return 0
@@ -341,7 +245,7 @@ class Ownership:
     def give(self, term: int, taker: int, slices: Slices, reason: Reason, now: Moment) -> int:
         """Give slices without an owner to a node; how many there were."""
         self._check_term(term, now)
-        if not self._is_seat(taker) or not self.is_alive(taker, now):
+        if not is_taken(self.table, taker) or not self.is_alive(taker, now):
             return 0
         table, slices = self.table, self._valid(slices)
         given = slices[owners_of(table.words[slices]) == NOBODY]
@@ -360,40 +264,6 @@ class Ownership:
             raise BalancerDeposedError(
                 f"the lease of term {term} is over: another balancer leads", "stand by, and try to lead again"
             )
-
-    # --- loads ------------------------------------------------------------------------------------
-
-    def _count_work(self, seat: int, work: Work) -> None:
-        """Work on slices that the seat does not own counts for the node only."""
-        entry, words = self._seats[seat], self.table.words
-        if work.number <= int(entry["reported"]):
-            return
-        entry["reported"] = work.number
-        known = work.slices < len(words)
-        known &= owners_of(words[np.where(known, work.slices, 0)]) == seat
-        np.add.at(self.table.products, work.slices[known], work.products[known])
-        np.add.at(self.table.busy_ns, work.slices[known], work.busy_ns[known])
-        entry["products"] += np.uint64(work.products.sum())
-        entry["busy_ns"] += np.uint64(work.busy_ns.sum())
-        if work.lost is not None:  # other nodes may have missed a part of the same range
-            first = max(work.lost.first, int(self._header["lost_last"]) + 1)
-            self._header["lost"] += max(0, work.lost.last + 1 - first)
-            self._header["lost_last"] = max(work.lost.last, int(self._header["lost_last"]))
-
-    def _note_load(self, seat: int, load: Load, text: bytes, now: Moment) -> None:
-        entry = self._seats[seat]
-        entry["load_bytes"], entry["load"] = len(text), text
-        since = now.boot_ns - int(entry["sampled"])
-        if since >= SAMPLE_NS:
-            busy = (int(entry["busy_ns"]) - int(entry["sampled_busy_ns"])) / since if entry["sampled"] else 0.0
-            entry["sampled"], entry["sampled_busy_ns"] = now.boot_ns, entry["busy_ns"]
-            self._add_sample(seat, load, busy, now)
-
-    def _add_sample(self, seat: int, load: Load, busy: float, now: Moment) -> None:
-        place = int(self._header["samples"]) % SAMPLES
-        name, slices = self._seats[seat]["name"], len(self._owned(seat))
-        self.table.samples[place] = (now.wall_ns, load.waiting, load.cpu, busy, slices, seat, name)
-        self._header["samples"] += 1
 
     # --- small ------------------------------------------------------------------------------------
 
@@ -418,30 +288,3 @@ class Ownership:
 
     def _valid(self, slices: Slices) -> Slices:
         return slices[slices < len(self.table.words)]
-
-    def _is_seat(self, seat: int) -> bool:
-        return 0 <= seat < SEATS and bool(self._seats[seat]["instance"])
-
-    def _check_taken(self, seat: int) -> None:
-        if not self._is_seat(seat):
-            raise SeatLostError(f"there is no node at seat {seat}", "list the nodes: headrace slices status")
-
-    def _check_seat(self, seat: int, instance: int) -> np.void:
-        """The seat of this very node; SeatLostError if it was taken away."""
-        if not 0 <= seat < SEATS or not instance or int(self._seats[seat]["instance"]) != instance:
-            raise seat_lost()
-        return cast(np.void, self._seats[seat])
-
-
-def seat_lost() -> SeatLostError:
-    return SeatLostError(
-        "the node was not heard of for too long, and its slices went to others", "join the group again"
-    )
-
-
-def _load_text(load: Load) -> bytes:
-    """A load as a table has it."""
-    text = msgspec.json.encode(load)
-    if len(text) > LOAD_BYTES_MAX:
-        raise OptionError(f"a load of {len(text)} bytes is too long", f"report at most {LOAD_BYTES_MAX} bytes")
-    return text

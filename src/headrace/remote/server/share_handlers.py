@@ -19,8 +19,9 @@ from headrace.remote.protocol.share_calls import ShareStruct, slices_in
 from headrace.remote.protocol.share_replies import Seated, SeatTold, ShareOpened, ShareTold, told_of
 from headrace.remote.server.pending_call import PendingCall
 from headrace.remote.server.seat_waits import WaitingSeats
+from headrace.share.groups import GROUPS_MAX
 from headrace.share.interface import Reason, ShareOptions
-from headrace.share.share import GROUPS_MAX, Share
+from headrace.share.share import Share
 
 _PAUSE_EACH_S = 0.001  # for each node that waits here: a thousand confirmations a second leave most of a core free
 _OPTIONS = frozenset(ShareOptions.__annotations__) - {"start"}
