@@ -15,7 +15,7 @@ from headrace.slices.node import ProcessingNode
 from support.waiting import until
 
 SLICES = 16
-LIMIT_S = 60.0  # a safety net
+LIMIT_S = 240.0  # a safety net
 
 
 @pytest.fixture

@@ -19,16 +19,10 @@ from headrace.slices.conductor import Conductor
 from headrace.slices.process_worker import ProcessWorker
 from headrace.slices.tasks import Outcome, Pulse, Task, work_on_batches, work_through
 from headrace.slices.workers import work_stepwise
+from support.waiting import until
 
-LIMIT_S = 60.0  # a safety net, not a promise
+LIMIT_S = 240.0  # a safety net, not a promise
 SLOW, FAST = 900, 300
-
-
-def wait_until(happened: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + LIMIT_S
-    while not happened():
-        assert time.monotonic() < end_s, "it did not happen"
-        time.sleep(0.01)
 
 
 def put(queue: Queue, number: int, count: int) -> None:
@@ -58,13 +52,13 @@ def test_a_slice_that_waits_is_set_aside_and_read_again(
         worked[product.slice].append(product.sequence)
 
     with ProcessingNode(queue, "radar", work, workers=2, retry="100ms", tries_max=255) as node:
-        wait_until(lambda: len(worked[1]) == FAST)
+        until(lambda: len(worked[1]) == FAST)
         put(queue, 2, FAST)
         put(queue, 0, SLOW)
-        wait_until(lambda: len(worked[2]) == FAST)
+        until(lambda: len(worked[2]) == FAST)
         assert not worked[0]
         may_go_on.set()
-        wait_until(lambda: node.statistics().products == 2 * (SLOW + FAST))
+        until(lambda: node.statistics().products == 2 * (SLOW + FAST))
     assert {number: len(each) for number, each in worked.items()} == {0: 2 * SLOW, 1: FAST, 2: FAST}
     assert all(each == sorted(set(each)) for each in worked.values())
     state = queue.share("radar").state()
@@ -113,10 +107,10 @@ def test_products_that_were_to_follow_a_slow_one_are_taken_back(make_quick: Call
 
     chosen = work if kind == "thread" else work_async
     with ProcessingNode(queue, "radar", chosen, workers=2) as node:
-        wait_until(lambda: all(len(each) == 20 for number, each in enumerate(worked) if number != 3))
+        until(lambda: all(len(each) == 20 for number, each in enumerate(worked) if number != 3))
         assert len(worked[3]) == 5
         may_go_on.set()
-        wait_until(lambda: node.statistics().products == 160)
+        until(lambda: node.statistics().products == 160)
     assert all(each == sorted(set(each)) and len(each) == 20 for each in worked)
     queue.check()
 
@@ -196,7 +190,7 @@ def test_a_new_node_begins_with_one_product_for_each_worker(make_quick: Callable
 
     with ProcessingNode(queue, "radar", work, workers=8) as node:
         all_began.wait(LIMIT_S)  # nobody has two of them
-        wait_until(lambda: node.statistics().products == 8)
+        until(lambda: node.statistics().products == 8)
 
 
 def wait_for_file(product: Product) -> None:
@@ -218,10 +212,10 @@ def test_products_that_follow_a_slow_one_in_a_worker_process_are_taken_back(
     worker = ProcessWorker(wait_for_file, False, lambda _, __, outcome: outcomes.append(outcome))
     try:
         worker.begin(task)
-        wait_until(lambda: worker.place == 2)
-        wait_until(lambda: worker.keep_rest() == (2, None))
+        until(lambda: worker.place == 2)
+        until(lambda: worker.keep_rest() == (2, None))
         slow.touch()
-        wait_until(lambda: bool(outcomes))
+        until(lambda: bool(outcomes))
     finally:
         worker.stop()
     assert outcomes[0].done.tolist() == [True, True, True, False, False]
@@ -241,10 +235,10 @@ def test_a_product_in_work_is_reported_as_busy(make_quick: Callable[..., Queue])
 
     share = queue.share("radar")
     with ProcessingNode(queue, "radar", work) as node:
-        wait_until(lambda: bool(share.state().busy_ns[1]))  # before it has ended
+        until(lambda: bool(share.state().busy_ns[1]))  # before it has ended
         assert share.state().nodes[0].busy_s > 0
         may_go_on.set()
-        wait_until(lambda: node.statistics().products == 1)
+        until(lambda: node.statistics().products == 1)
     assert share.state().busy_ns[1] >= took_s[0] * 1e9
 
 

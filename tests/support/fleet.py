@@ -1,7 +1,9 @@
 """Helpers for tests of sites: sites in this process, linked over loopback."""
 
 import json
+import random
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 import zenoh
@@ -12,9 +14,12 @@ from headrace.site.site import Site
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody uses, below those that the system gives to connections: nothing takes it before its use."""
+    while True:
+        port = random.SystemRandom().randrange(12_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def open_plain(listen: list[str], connect: list[str]) -> zenoh.Session:
