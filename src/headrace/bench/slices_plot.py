@@ -55,7 +55,7 @@ def _draw_load(axes: Any, story: Story) -> None:
     axes.plot(story.times_s, busiest, color="tab:red", label="busiest node")
     axes.plot(story.times_s, median, color="tab:blue", label="median")
     axes.plot(story.times_s, lowest, color="tab:green", linewidth=1, label="least busy node")
-    axes.axhline(1 + BOUND, color="0.4", linestyle=":", linewidth=1)
+    axes.axhline(1 + BOUND, color="0.4", linestyle=":", linewidth=1, label=f"bound, {1 + BOUND:g}")
     for moment, words in ((story.join_s, f"{story.nodes // 2:,} nodes join"), (story.die_s, "some nodes die")):
         axes.text(moment, 0.9, words, transform=axes.get_xaxis_transform(), ha="center", va="center", **_NOTE)
     axes.set(
@@ -75,7 +75,8 @@ def _draw_zipf(axes: Any, values: dict[str, float]) -> None:
         heights = [values.get(f"zipf-{nodes}-{kind}", 0.0) for nodes in ZIPF_NODES]
         bars = axes.bar(places + offset, heights, 0.38, color=colour, label=words)
         axes.bar_label(bars, fmt="%.2f", fontsize=9)
-    axes.axhline(1 + BOUND, color="0.4", linestyle=":", linewidth=1)
+    axes.axhline(1 + BOUND, color="0.4", linestyle=":", linewidth=1, label=f"bound, {1 + BOUND:g}")
+    axes.margins(y=0.12)  # for the numbers above the bars
     axes.set_xticks(places, [f"{nodes} nodes" for nodes in ZIPF_NODES])
     axes.set(
         ylabel="busiest node, divided by the mean",
