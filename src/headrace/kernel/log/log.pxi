@@ -15,6 +15,7 @@ cdef class Log:
     cdef readonly list names         # number -> text; numbers below ORIGINS_MAX are origins
     cdef object gate_owners          # what the gates point into
     cdef object slicing_owners       # the counters that the slicings point into
+    cdef object hasher               # of signatures, while no thread has it
     cdef public object dictionaries  # of compressed products (product/expansion.py)
 
     def __cinit__(self):

@@ -86,14 +86,14 @@ cdef int set_options(Item *item, bytes options) except -1:
     return 0
 
 
-cdef int sign_content(Store *store, Item *item, content) except -1:
+cdef int sign_content(Log log, Item *item, content) except -1:
     """Give the item the signature of its content, of which the payload is another form."""
     cdef Item whole = item[0]
     cdef Py_buffer buffer
     PyObject_GetBuffer(content, &buffer, PyBUF_SIMPLE)
     whole.payload, whole.payload_bytes = <char *>buffer.buf, buffer.len
     try:
-        sign(store, &whole)
+        sign(log, &whole, 1)
     finally:
         PyBuffer_Release(&buffer)
     item.kind = whole.kind
@@ -145,9 +145,9 @@ cdef int64_t put_one(Log log, payload, str feed, str ident, uint64_t created_ns,
             item.kind = SIGNATURE_GIVEN
             memcpy(item.signature, PyBytes_AS_STRING(signature), 16)
         elif content is not None:
-            sign_content(store, &item, content)
+            sign_content(log, &item, content)
         else:
-            sign(store, &item)
+            sign(log, &item, 1)
         outcome = EBUSY
         if item.payload_bytes <= 65536:
             outcome = pthread_mutex_trylock(&store.control.lock)
@@ -235,12 +235,11 @@ cdef tuple put_many(Log log, payloads, feeds, idents, const uint64_t[::1] create
                 items[i].origin_sequence = origin_sequences[i]
                 items[i].previous = previous[i] if previous is not None else 0
         spread = assign_slices(log, items, count, assigned)
-        for i in range(count):
-            if items[i].kind == SIGNATURE_NONE:
-                if contents is not None and contents[i] is not None:
-                    sign_content(log.store, &items[i], contents[i])
-                else:
-                    sign(log.store, &items[i])
+        if contents is not None:
+            for i in range(count):
+                if items[i].kind == SIGNATURE_NONE and contents[i] is not None:
+                    sign_content(log, &items[i], contents[i])
+        sign(log, items, count)
         return append_many(log, items, count, now_ns, boot_ns, spread)
     finally:
         free(items)
@@ -317,8 +316,7 @@ cdef tuple put_many_plain(Log log, payloads, str feed, str ident, uint8_t priori
         if slices is not None:
             fill_slices(items, count, slices)
         spread = assign_slices(log, items, count)
-        for i in range(count):
-            sign(log.store, &items[i])
+        sign(log, items, count)
         return append_many(log, items, count, 0, 0, spread)
     finally:
         free(items)

@@ -25,8 +25,7 @@ cdef object md5_hasher = hashlib.md5
 cdef object random_bytes = os.urandom
 
 cdef enum:
-    HEAD_BYTES_MAX = 1296            # lengths, feed and ident; the form without an ident is shorter
-    JOINED_BYTES_MAX = 16384         # up to here a copy is cheaper than a second call, or than the state of a stream
+    JOINED_BYTES_MAX = 16384         # more than any head has; up to here a copy is cheaper than a second call, or than the state of a stream
 
 cdef packed struct IdentityHead:     # what is hashed: this, [IdentityPlace], feed, ident or origin, payload
     uint16_t feed_bytes
@@ -39,22 +38,64 @@ cdef packed struct IdentityPlace:    # without an ident: which product of its or
     uint64_t created_ns              # 0: the producer did not say
 
 
-cdef int sign(Store *store, Item *item) except -1:
-    """Give the item the signature that its queue computes; none if the queue looks for no duplicates."""
+cdef struct Joined:                  # what is hashed: the head, and behind it a payload that is not too long
+    uint32_t feed                    # of the item whose head it is; 0: of none
+    uint16_t ident_bytes
+    const char *ident
+    size_t head_bytes
+    char text[JOINED_BYTES_MAX]
+
+
+cdef int sign(Log log, Item *items, size_t count) except -1:
+    """Give items without a signature the one that their queue computes; none if the queue looks for no duplicates."""
+    cdef Store *store = log.store
     cdef uint8_t kind = <uint8_t>store.control.signature_kind
-    cdef char head[HEAD_BYTES_MAX]
-    cdef size_t head_bytes = 0
+    cdef bint by_xxh3 = kind & SIGNATURE_HASH == SIGNATURE_XXH3
+    cdef Joined joined
+    cdef object hasher = None
+    cdef size_t i
     if kind == SIGNATURE_NONE:
         return 0
-    if kind & SIGNATURE_OF_IDENTITY:
-        if item.ident_bytes == 0 and item.origin_sequence == 0:
-            return sign_uniquely(store, item)
-        head_bytes = identity_head(store, item, head)
-    item.kind = kind
-    if kind & SIGNATURE_HASH == SIGNATURE_XXH3:
-        sign_by_xxh3(item, head, head_bytes)
-        return 0
-    return sign_by_library(item, kind & SIGNATURE_HASH, head, head_bytes)
+    if kind & SIGNATURE_HASH == SIGNATURE_BLAKE3:
+        hasher = take_hasher(log)
+    joined.feed = 0
+    joined.head_bytes = 0            # under the rule `payload` there is no head
+    for i in range(count):
+        if items[i].kind != SIGNATURE_NONE:
+            continue
+        if kind & SIGNATURE_OF_IDENTITY:
+            if items[i].ident_bytes == 0 and items[i].origin_sequence == 0:
+                sign_uniquely(store, &items[i])
+                continue
+            if not has_head(&joined, &items[i]):
+                set_head(store, &joined, &items[i])
+        items[i].kind = kind
+        if by_xxh3:
+            sign_by_xxh3(&items[i], &joined)
+        else:
+            sign_by_library(&items[i], hasher, &joined)
+    log.hasher = hasher
+    return 0
+
+
+cdef inline bint has_head(Joined *joined, Item *item) noexcept nogil:
+    """Was the head made for an item with this feed and this very ident? Then it is made once for a batch."""
+    return (item.ident_bytes != 0 and joined.feed == item.feed and joined.ident == item.ident
+            and joined.ident_bytes == item.ident_bytes)
+
+
+cdef inline void set_head(Store *store, Joined *joined, Item *item) noexcept nogil:
+    joined.head_bytes = identity_head(store, item, joined.text)
+    joined.feed, joined.ident, joined.ident_bytes = item.feed, item.ident, item.ident_bytes
+
+
+cdef object take_hasher(Log log):
+    """A BLAKE3 hasher that no other thread has: it lets the interpreter run while it hashes.
+
+    To make one takes as long as to hash a small product, so the log keeps one while none of its threads needs it.
+    """
+    hasher, log.hasher = log.hasher, None
+    return blake3_hasher() if hasher is None else hasher
 
 
 cdef size_t identity_head(Store *store, Item *item, char *head) noexcept nogil:
@@ -80,35 +121,37 @@ cdef size_t identity_head(Store *store, Item *item, char *head) noexcept nogil:
     return size + feed.bytes + origin.bytes
 
 
-cdef void sign_by_xxh3(Item *item, const char *head, size_t head_bytes) noexcept nogil:
-    cdef char joined[JOINED_BYTES_MAX]
+cdef void sign_by_xxh3(Item *item, Joined *joined) noexcept nogil:
     cdef XXH3_state_t state
     cdef XXH128_hash_t sum
-    if head_bytes == 0:
+    if joined.head_bytes == 0:
         sum = XXH3_128bits(item.payload, item.payload_bytes)
-    elif head_bytes + item.payload_bytes <= JOINED_BYTES_MAX:
-        memcpy(joined, head, head_bytes)
-        memcpy(joined + head_bytes, item.payload, item.payload_bytes)
-        sum = XXH3_128bits(joined, head_bytes + item.payload_bytes)
+    elif joined.head_bytes + item.payload_bytes <= JOINED_BYTES_MAX:
+        memcpy(joined.text + joined.head_bytes, item.payload, item.payload_bytes)
+        sum = XXH3_128bits(joined.text, joined.head_bytes + item.payload_bytes)
     else:
         XXH3_128bits_reset(&state)
-        add_to_sum(&state, head, head_bytes)         # the state is the same for 64 and 128 bits
+        add_to_sum(&state, joined.text, joined.head_bytes)   # the state is the same for 64 and 128 bits
         add_to_sum(&state, item.payload, item.payload_bytes)
         sum = XXH3_128bits_digest(&state)
     XXH128_canonicalFromHash(<XXH128_canonical_t *>item.signature, sum)
 
 
-cdef int sign_by_library(Item *item, uint8_t hash, const char *head, size_t head_bytes) except -1:
-    """BLAKE3 or MD5. The bytes are passed as they are, whatever type of object the payload is."""
+cdef int sign_by_library(Item *item, hasher, Joined *joined) except -1:
+    """BLAKE3 by this hasher, or MD5. The bytes are passed as they are, whatever type of object the payload is."""
     cdef bytes digest, begin
-    cdef size_t size = head_bytes + item.payload_bytes
-    cdef bint joined = size <= JOINED_BYTES_MAX
-    begin = PyBytes_FromStringAndSize(NULL, size if joined else head_bytes)
-    memcpy(PyBytes_AS_STRING(begin), head, head_bytes)
-    if joined:
-        memcpy(PyBytes_AS_STRING(begin) + head_bytes, item.payload, item.payload_bytes)
-    hasher = blake3_hasher(begin) if hash == SIGNATURE_BLAKE3 else md5_hasher(begin, usedforsecurity=False)
-    if not joined:
+    cdef size_t size = joined.head_bytes + item.payload_bytes
+    cdef bint whole = size <= JOINED_BYTES_MAX
+    begin = PyBytes_FromStringAndSize(NULL, size if whole else joined.head_bytes)
+    memcpy(PyBytes_AS_STRING(begin), joined.text, joined.head_bytes)
+    if whole:
+        memcpy(PyBytes_AS_STRING(begin) + joined.head_bytes, item.payload, item.payload_bytes)
+    if hasher is None:
+        hasher = md5_hasher(begin, usedforsecurity=False)
+    else:
+        hasher.reset()
+        hasher.update(begin)
+    if not whole:
         hasher.update(PyMemoryView_FromMemory(<char *>item.payload, item.payload_bytes, PyBUF_READ))
     digest = hasher.digest()
     memcpy(item.signature, PyBytes_AS_STRING(digest), 16)

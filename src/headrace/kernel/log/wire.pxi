@@ -166,14 +166,6 @@ cdef int fill_items(Store *store, Putting *putting, Rows rows) noexcept nogil:
     return 0
 
 
-cdef sign_items(Store *store, Putting *putting):
-    """Compute signatures of this queue's kind for items that have none."""
-    cdef size_t i
-    for i in range(putting.count):
-        if putting.items[i].kind == SIGNATURE_NONE:
-            sign(store, &putting.items[i])
-
-
 cdef int pack_items(Putting *putting, dict packed) except -1:
     """Store some rows with another form of their payload, and the options that say so; both live in `packed`.
 
@@ -231,8 +223,8 @@ cdef put_rows(Log log, Rows rows, const uint8_t[::1] mask, uint64_t now_ns, uint
         if outcome != 0:
             raise KernelError(outcome, putting.place)
         spread = assign_slices(log, putting.items, putting.count, assigned)
-        if putting.unsigned_count and store.control.signature_kind != SIGNATURE_NONE:
-            sign_items(store, &putting)
+        if putting.unsigned_count:
+            sign(log, putting.items, putting.count)
         if packed is not None:
             pack_items(&putting, packed)
         return append_many(log, putting.items, putting.count, now_ns, boot_ns, spread)
