@@ -37,11 +37,18 @@ cdef extern from *:
     #define hr_die() kill(getpid(), SIGKILL)
     #define hr_prefetch(p) __builtin_prefetch(p)
     #define hr_lowest_bit(x) __builtin_ctz(x)
-    #define hr_bits_set(x) __builtin_popcount(x)
     #define hr_lowest_bit64(x) __builtin_ctzll(x)
     #define hr_leading_zeros(x) __builtin_clz(x)
     #define hr_keep_value(x) __asm__ volatile("" : : "r"(x))
     #define hr_likely(x) __builtin_expect(!!(x), 1)
+
+    /* As __builtin_popcount, which is a call where the machine may lack the instruction. */
+    static inline int hr_bits_set(uint32_t bits)
+    {
+        bits -= bits >> 1 & 0x55555555;
+        bits = (bits & 0x33333333) + (bits >> 2 & 0x33333333);
+        return (int)(((bits + (bits >> 4)) & 0x0F0F0F0F) * 0x01010101 >> 24);
+    }
 
     int hr_is_wide(void);            // wide.c
     uint64_t hr_wide_sum(const void *, size_t);

@@ -15,6 +15,7 @@ cdef struct Item:                    # one product on its way into the log
     uint64_t origin_sequence         # 0 = ours, assigned by the log
     uint64_t previous                # with origin_sequence: that of the previous product of the feed; 0 unknown
     uint64_t outcome                 # its sequence, or that of the first copy
+    uint64_t stride                  # bytes of its record in a segment; under the lock
     uint64_t slicings                # of the first item: for which `control.slicings` slices were assigned
     uint32_t feed
     uint16_t origin
@@ -113,7 +114,7 @@ cdef void write_record(Store *store, char *where, Item *item, uint64_t sequence)
     cdef char *text = where + RECORD_HEADER
     cdef uint64_t body
     record.magic = RECORD_MAGIC
-    record.version = RECORD_WITH_OPTIONS if section_bytes(item) else RECORD_PLAIN
+    record.version = RECORD_WITH_OPTIONS if item.options_bytes or item.bound_us else RECORD_PLAIN
     record.flags = (item.priority | (item.kind << 3) | (RECORD_EXPIRES if item.expires_ns else 0)
                     | (RECORD_REVISION if item.revision else 0))
     record.payload_bytes = <uint32_t>item.payload_bytes
@@ -227,7 +228,7 @@ cdef int append_item(Store *store, Item *item, uint64_t sequence, uint64_t now_n
                      uint64_t boot_ns) noexcept nogil:
     """Write one item as `sequence`; 1 if it was a duplicate, 0 if it was written, or a negative code."""
     cdef Control *control = store.control
-    cdef uint64_t stride = item_stride(store, item)
+    cdef uint64_t stride = item.stride
     cdef uint64_t *slot = NULL
     cdef uint64_t tag = 0, place
     cdef Entry *entry
@@ -315,7 +316,7 @@ cdef bint fits_at_all(Store *store, Item *items, size_t count) noexcept nogil:
         entry = entry_of(store, control.segment_newest)
         room = entry.size - min(entry.size, control.data_end + (control.tail - entry.first) * ROW_BYTES)
     for i in range(count):
-        stride = item_stride(store, &items[i]) + ROW_BYTES
+        stride = items[i].stride + ROW_BYTES
         if stride <= room:
             if needed == 0 and i == 0:
                 needed = entry.size                  # the newest segment must remain as well
@@ -387,6 +388,8 @@ cdef int append_locked(Store *store, Item *items, size_t count, uint64_t now_ns,
         for i in range(count):
             if items[i].created_ns == 0:
                 items[i].bound_us = bound_us
+    for i in range(count):
+        items[i].stride = item_stride(store, &items[i])
     if outcome == 0 and count > 1 and not fits_at_all(store, items, count):
         return CODE_BATCH_TOO_LARGE
     for i in range(count):

@@ -52,16 +52,15 @@ cdef inline uint32_t look_at(Bucket *bucket, uint64_t tag, uint64_t end, uint64_
 
     Without branches: the processor cannot predict whether a slot is live.
     """
-    cdef uint32_t hits = 0, dead = 0, live
+    cdef uint32_t same = 0, dead = 0
     cdef uint64_t slot
     cdef int i
-    for i in range(8):
+    for i in range(7, -1, -1):
         slot = bucket.slots[i]
-        live = <uint32_t>(((end - slot) & LOW_48) - 1 < window)
-        dead |= (live ^ 1) << i
-        hits |= (live & <uint32_t>((slot & ~LOW_48) == tag)) << i
+        dead = 2 * dead + (((end - slot) & LOW_48) - 1 >= window)
+        same = 2 * same + ((slot ^ tag) <= LOW_48)
     vacant[0] = dead
-    return hits
+    return same & ~dead
 
 
 cdef uint64_t dedup_find(Store *store, const uint8_t *signature, uint64_t end,
