@@ -31,6 +31,7 @@ PLACE = pa.field("place", pa.int32())
 TIME = pa.timestamp("us", tz="UTC")
 ERROR, PAYLOAD = "_error", "_payload"  # extra columns, for products that are invalid
 ERROR_CHARS_MAX = 300
+_COPIED = 100  # payloads of a batch that exist twice
 
 _NUMBER = re.compile(r"\b[0-9](?:[0-9,.]*[0-9])?\b")
 
@@ -118,8 +119,10 @@ def cause(reason: str) -> str:
 
 def payloads(products: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
     """Place and payload of each product; a payload that is null is empty."""
-    for place, payload in enumerate(products.column("payload")):
-        yield place, payload.as_py() or b""
+    column = products.column("payload")
+    for begin in range(0, len(column), _COPIED):  # a list costs a fraction of as many scalars
+        for place, payload in enumerate(column.slice(begin, _COPIED).to_pylist(), begin):
+            yield place, payload or b""
 
 
 def payload_buffers(products: pa.RecordBatch) -> Iterator[tuple[int, memoryview]]:

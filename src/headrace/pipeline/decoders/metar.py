@@ -59,8 +59,9 @@ UNREAD_MAX = 20
 GROUPS_MAX = 20  # of weather, and of layers
 
 _NOTHING: tuple[Any, ...] = (None, None, None, None)
-_SEA_LEVEL = re.compile(r"\bSLP([0-9]{3})\b")
-_TENTHS = re.compile(r"\bT([01][0-9]{3})([01][0-9]{3})?\b")
+# With the letters first, and only then the word's beginning: so most of the remarks are skipped quickly.
+_SEA_LEVEL = re.compile(r"SLP(?<=\bSLP)([0-9]{3})\b")
+_TENTHS = re.compile(r"T(?<=\bT)([01][0-9]{3})([01][0-9]{3})?\b")
 
 
 class _Report:
@@ -144,12 +145,13 @@ def _read(text: str, kind: str, created_us: int, issued_us: int) -> _Report:
     if opening is None:
         found = read_sa(capitals, issued_us)
         return _unreadable(text, kind) if found is None else _from_sa(text, found)
-    observed_us = resolve_us(opening.time, created_us) if opening.time else None
-    if observed_us is None and opening.time:
+    own_kind, station, time, modifiers, end = opening
+    observed_us = resolve_us(time, created_us) if time else None
+    if observed_us is None and time:
         return _unreadable(text, kind)
-    report = _Report(text, opening.kind or kind, opening.station, observed_us)
-    body, mark, remarks = capitals[opening.end :].partition("RMK")
-    _read_body(report, [*opening.modifiers, *body.split()])
+    report = _Report(text, own_kind or kind, station, observed_us)
+    body, mark, remarks = capitals[end:].partition("RMK")
+    _read_body(report, [*modifiers, *body.split()])
     if mark:
         _read_remarks(report, remarks, text[len(text) - len(remarks) :])
     return report

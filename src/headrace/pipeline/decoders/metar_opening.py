@@ -22,7 +22,7 @@ _WIND = r"(?:[0-9]{3}|VRB|///)P?[0-9/]{2,3}(?:G[P0-9/]{2,4})?(?:KT|MPS|KMH)"
 _USUAL = re.compile(rf"(?:(METAR|SPECI)\s)?({_STATION})\s([0-9]{{6}})Z?(?:\s|$)")
 _OTHER = re.compile(rf"((?:{_PREFIX}\s){{0,6}})({_STATION})\s((?:COR|CORR|CC[A-J]|AUTO)\s)?([0-9]{{6}})Z?(?:\s|$)")
 _NIL = re.compile(rf"((?:{_PREFIX}\s){{0,6}})(?:({_STATION})\s)?(?=NIL(?:\s|$))")
-_TIMES = re.compile(r"\s(?:[0-9]{6}[Zz]?|S[AP]\s(?:COR\s)?[0-9]{4})(?=\s)")
+_TIMES = re.compile(r" (?:[0-9]{6}[Zz]?|S[AP] (?:COR )?[0-9]{4})(?= )")
 _NEXT = re.compile(
     rf"\s(?=(?:(?:TTF|COR)\s)?(?:METAR|SPECI)\s(?:{_PREFIX}\s){{0,4}}{_STATION}\s(?:[0-9]{{6}}Z?|NIL)(?:\s|$))"
     rf"|\s(?=(?:COR\s)?{_STATION}\s[0-9]{{6}}Z?\s(?:AUTO|COR|CC[A-J]|NIL|{_WIND})(?:\s|$))"
@@ -47,7 +47,7 @@ class Opening(NamedTuple):
 
 def upper(text: str) -> str:
     """The text with capital letters A to Z, and of the same length."""
-    return text if text.isupper() else text.translate(_UPPER)
+    return text.upper() if text.isascii() else text.translate(_UPPER)
 
 
 def read_opening(text: str, at: int = 0) -> Opening | None:
@@ -70,13 +70,21 @@ def _opening(words: list[str], station: str | None, time: str | None, end: int) 
 
 def single_reports(raw: str) -> list[str]:
     """The text of each report on one line: more than one if `=` is missing between them."""
-    return [" ".join(report.split()) for report in separated(raw)]
+    line = " ".join(raw.split())
+    return [" ".join(report.split()) for report in _separated(raw)] if _may_be_several(line) else [line]
 
 
 def separated(raw: str) -> list[str]:
     """The text of each report, with its line breaks: more than one if `=` is missing between them."""
-    if len(_TIMES.findall(raw)) < 2 and raw.count("NIL") < 2:
-        return [raw]
+    return _separated(raw) if _may_be_several(" ".join(raw.split())) else [raw]
+
+
+def _may_be_several(line: str) -> bool:
+    """Whether a text on one line has two times, or says NIL twice; a single report, as most are, seldom has."""
+    return len(_TIMES.findall(line)) > 1 or line.count("NIL") > 1
+
+
+def _separated(raw: str) -> list[str]:
     words = list(_WORD.finditer(raw))
     # A line break remains where a line is not indented: there a report may begin.
     text = "".join(("\n" if _begins_line(raw, word.start()) else " ") + word[0] for word in words)[1:]
