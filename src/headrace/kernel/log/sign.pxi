@@ -25,7 +25,7 @@ cdef object md5_hasher = hashlib.md5
 cdef object random_bytes = os.urandom
 
 cdef enum:
-    JOINED_BYTES_MAX = 16384         # more than any head has; up to here a copy is cheaper than a second call, or than the state of a stream
+    JOINED_BYTES_MAX = 16384         # more than any head has; up to here a copy is cheaper than a second call
 
 cdef packed struct IdentityHead:     # what is hashed: this, [IdentityPlace], feed, ident or origin, payload
     uint16_t feed_bytes
