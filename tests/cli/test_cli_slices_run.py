@@ -2,6 +2,8 @@
 
 import signal
 import sqlite3
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from headrace import Queue
 from headrace.cli.slices_idle import Idle
 from headrace.share.interface import Marks, Progress
 from headrace.slices import NodeStatistics, ProcessingNode
-from support.commandline import Run, fill, objects
+from support.commandline import PROGRAM, Run, fill, objects
 from support.waiting import until
 
 WORK = """
@@ -182,6 +184,20 @@ def test_a_node_that_is_told_to_end_leaves_its_group(stream: Path, start: Any, n
 
 
 @pytest.mark.processes
+def test_a_node_leaves_if_the_program_that_runs_it_sends_the_signal_to_its_group_as_well(stream: Path) -> None:
+    command = ["timeout", "600", *PROGRAM, "slices", "run", "slices_run_work:row", str(stream), "--stream", "surface"]
+    node = subprocess.Popen([*command, "--name", "one"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    fill(stream, 5, "wx/a")
+    with Queue.open(stream) as queue:
+        until(lambda: "surface" in {each for each, _ in queue.shares()})
+        share = queue.share("surface")
+        until(lambda: share.state().products.sum() == 5)
+        node.terminate()
+        assert node.communicate(timeout=240) == (b"one has left: 5 products done\n", b"")
+        assert share.state().nodes == []
+
+
+@pytest.mark.processes
 def test_a_node_that_is_told_to_end_twice_does_not_claim_that_it_has_left(stream: Path, start: Any) -> None:
     process = start("slices", "run", "slices_run_work:hang", stream, "--stream", "surface", "--name", "one")
     fill(stream, 1, "wx/a")
@@ -191,6 +207,7 @@ def test_a_node_that_is_told_to_end_twice_does_not_claim_that_it_has_left(stream
         until(lambda: any(node.load.in_work for node in share.state().nodes))
         process.terminate()
         until(lambda: share.state().nodes[0].draining)
+        time.sleep(0.2)  # at once, it would be the same request
         process.terminate()
         out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (143, b"")

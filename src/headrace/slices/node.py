@@ -11,6 +11,7 @@ its load (confirming.py). One thread does all of that but reading and working; i
 """
 
 import logging
+import math
 import os
 import queue as queues
 import signal
@@ -43,6 +44,7 @@ from headrace.slices.workers import Worker
 from headrace.units import parse_age
 
 _LEAVE_S = 10.0  # for the balancer to move the slices of a node that stops
+_TWICE_S = 0.1  # between two signals that are one request
 
 log = logging.getLogger("headrace.slices")
 Age = float | str | timedelta
@@ -310,12 +312,24 @@ class ProcessingNode:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM ends the block as Ctrl-C does, unless the program handles it in its own way."""
+    """SIGTERM ends the block as Ctrl-C does, unless the program handles it in its own way.
+
+    Some programs send it to a process and to its group, so that it comes twice at once: that is one request.
+    """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    last_s = -math.inf
+
+    def terminate(*_: object) -> None:
+        nonlocal last_s
+        now_s = time.monotonic()
+        if now_s > last_s + _TWICE_S:
+            last_s = now_s
+            sys.exit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, terminate)
     try:
         yield
     finally:
