@@ -1,7 +1,10 @@
 """Putting single products."""
 
+import gc
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -188,6 +191,18 @@ def test_an_invalid_argument_has_its_own_error_and_stores_nothing(
         queue.put(call.pop("payload"), **call)  # type: ignore[arg-type]
     assert caught.value.hint  # type: ignore[attr-defined]
     assert queue.next == 1
+
+
+def test_a_closed_queue_keeps_no_file_open_and_needs_no_garbage_collector_for_that(tmp_path: Path) -> None:
+    gc.disable()
+    try:
+        with Queue.create(tmp_path / "closed", size="1MiB") as queue:
+            queue.put(b"x", feed="a")
+        del queue
+        files = [os.path.realpath(file) for file in Path("/proc/self/fd").iterdir()]
+    finally:
+        gc.enable()
+    assert [file for file in files if file.startswith(str(tmp_path))] == []
 
 
 def test_using_a_closed_queue_is_an_error(queue: Queue) -> None:

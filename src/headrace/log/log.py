@@ -436,6 +436,7 @@ class Log:
             if in_place:
                 self._leave_clean()
             os.close(self._presence_fd)
+        self._flusher = None  # it holds this log
         if failure is not None:
             raise failure
 

@@ -8,6 +8,7 @@ A Queue is safe to use from several threads, and after a fork in both processes.
 
 import os
 import uuid
+import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -105,7 +106,8 @@ class Queue:
         saved_by = None if self._log.config.durability == "memory" else self._log.storage
         self._stations = Stations(self._log.kernel, self._log.path, saved_by, clock, named)
         self._log.gate = StationGates(self._stations)
-        packer = ChannelPacker(self._log.dictionaries, str(path), self._log.set_packs)
+        log = weakref.proxy(self._log)  # no cycle: a closed queue is freed at once, with its files
+        packer = ChannelPacker(self._log.dictionaries, str(path), lambda packs: log.set_packs(packs))
         self._log.packer = packer
         self._assigner = ChannelAssigner(self._log.kernel, self._log.path, named, packer.set_channels)
         self._log.assigner = self._assigner
