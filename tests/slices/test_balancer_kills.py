@@ -13,10 +13,10 @@ from headrace import Queue
 from headrace.errors import OptionError, SeatLostError
 from headrace.share.interface import NOBODY, AnySeat, Marks, Progress
 from headrace.slices.balancer import Balancer
+from support.nodes import silence
 from support.waiting import until
 
 SLICES = 32
-FUTURE = 1 << 62  # a heartbeat of an impossible time: the node counts as dead
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_balancer_in_a_thread_spreads_slices_and_moves_those_of_a_dead_node(
         third = join("third")
         until(lambda: third.held > 0 and first.held + second.held + third.held == SLICES)
         second.end()
-        queue.share("radar").table.seats["heartbeat"][second.seat.number] = FUTURE  # type: ignore[attr-defined]
+        silence(queue.share("radar"), second.seat.number)
         until(lambda: first.held + third.held == SLICES)
         assert balancer.statistics().seized == 1
     assert not balancer.is_leader

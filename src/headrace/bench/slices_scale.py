@@ -69,7 +69,7 @@ class Story:
 def run(folder: Path, scale: float, progress: Announce, plot: Path | None = None) -> Iterator[Figure]:
     """All figures, and a picture of them at `plot`. `scale` reduces the numbers of nodes, publishers and slices."""
     yield from decisions(scale, progress)
-    progress(f"{_at_least(NODES, scale, 8):,} nodes, simulated")
+    progress(f"{_at_least(NODES, scale, 8):,} nodes, simulated; the balancer reports those that die")
     story = simulate(scale)
     report = report_figure(scale)
     found = [*figures_of(story), report]

@@ -16,6 +16,8 @@ from headrace.errors import (
 )
 from headrace.queue import AnyQueue
 from headrace.share.interface import NOBODY, AnySeat, AnyShare, Load, Progress, Work, marks
+from support.nodes import silence
+from support.serving import Served
 from support.waiting import until
 
 SLICES = 8
@@ -262,13 +264,10 @@ def test_one_balancer_leads_at_a_time(share: AnyShare, seat: AnySeat) -> None:
         share.lead("b1", 0)
 
 
-def test_slices_of_a_dead_node_are_seized(queue: AnyQueue) -> None:
-    queue.channel("radar", "wx/radar", slices=SLICES)
-    share = queue.share("radar", dead_after="0.2s")
-    seat = share.join("n1")
-    assert share.give(0, seat.number, ALL, "hand") == SLICES
+def test_slices_of_a_dead_node_are_seized(share: AnyShare, seat: AnySeat, served: Served) -> None:
     assert share.seize(0, seat.number) == 0
-    until(lambda: share.seize(0, seat.number) == SLICES, "its heartbeat is too old")
+    silence(served.queue.share("radar"), seat.number)
+    assert share.seize(0, seat.number) == SLICES
     with pytest.raises(SeatLostError):
         seat.exchange(Progress())
     again = share.join("n1")
