@@ -60,7 +60,7 @@ class Follower:
 
     def next_nowait(self) -> Batch | None:
         """The next batch if there is one already."""
-        if self._inactive_s():
+        if self._find_start is not None and self._inactive_s():
             self._check()
             return None
         if self.position >= self._log.head:
@@ -98,9 +98,6 @@ class Follower:
         self._log.wait_once(self.position, left)
         return True
 
-    def _deadline(self) -> float | None:
-        return None if self._timeout_s is None else time.monotonic() + self._timeout_s
-
     def __iter__(self) -> Iterator[Batch]:
         """The follower itself: after a `break`, another loop goes on with the batch after the last one.
 
@@ -109,10 +106,10 @@ class Follower:
         return self
 
     def __next__(self) -> Batch:
-        while not self._stopped and (inactive_s := self._inactive_s()):
+        while self._find_start is not None and not self._stopped and (inactive_s := self._inactive_s()):
             self._check()
             self._log.wait_once(_NEVER, inactive_s)
-        deadline = self._deadline()
+        deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
         while not self._stopped:
             batch = self.next_nowait()
             if batch is not None:

@@ -457,7 +457,8 @@ class Log:
         """
         if self._closed:
             raise QueueClosedError(f"{self.path} was closed in this process", "open it again: Queue.open(path)")
-        check_place(self.kernel, self.path, always=always)
+        if self.kernel.look_for_place(always) != 0:
+            check_place(self.kernel, self.path, always=always)
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
