@@ -158,7 +158,21 @@ def test_a_killed_run_stores_nothing_twice_in_a_target_that_recognises_no_duplic
     run("replay", path, tmp_path / "none", "--speed", "max", "--to", "4")
     known = read_runs()[-1]
     RunFile(known).save(is_complete=False, position=2, stop=6, products=1, stored=1, target_next=2)
-    assert run("replay", "--run", "last").stdout == "5 products, 5 new, 0 duplicates\n"
+    assert run("replay", "--run", "last").stdout == "5 products, 3 new, 2 duplicates\n"
+    assert payloads(tmp_path / "none") == [b"product %d" % number for number in range(1, 6)]
+
+
+def test_two_kills_before_a_save_store_nothing_twice_either(path: Path, tmp_path: Path, run: Runs) -> None:
+    """The file is two products behind. The next process is killed at once, and one after it does the rest."""
+    fill(path, 5)
+    Queue.create(tmp_path / "none", size="4MiB", dedup="none").close()
+    run("replay", path, tmp_path / "none", "--speed", "max", "--to", "4")
+    RunFile(read_runs()[-1]).save(is_complete=False, position=2, stop=6, products=1, stored=1, target_next=2)
+    command = [*PROGRAM, "replay", "--run", "last", "--speed", "0.001x"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        until(lambda: read_runs()[-1].speed == "0.001x", "it goes on")
+        process.kill()
+    assert run("replay", "--run", "last", "--speed", "max").exit_code == 0
     assert payloads(tmp_path / "none") == [b"product %d" % number for number in range(1, 6)]
 
 
@@ -245,6 +259,10 @@ def test_a_table_is_replayed_too(run: Runs, path: Path, target: Path, tmp_path: 
     RunFile(known).save(is_complete=False, position=known.start)
     assert run("replay", "--run", "last").exit_code == 0
     assert len(payloads(target)) == 5
+    Queue.create(tmp_path / "none", size="4MiB", dedup="none").close()
+    run("replay", tmp_path / "table.parquet", tmp_path / "none", "--speed", "max")
+    RunFile(read_runs()[-1]).save(is_complete=False, position=known.start, products=0, stored=0, target_next=1)
+    assert run("replay", "--run", "last").stdout == "5 products, 0 new, 5 duplicates\n"
     assert run("replay", tmp_path / "table.parquet", target, "--to", "live").exit_code == 2
 
 

@@ -161,6 +161,9 @@ def test_the_command_trains_and_tells_the_channel(run: Callable[..., Any], tmp_p
     with Queue.create(tmp_path / "wx.queue", size="4MiB") as queue:
         queue.channel("text", "wx/text/**")
         queue.put_many(reports(200), feed="wx/text/sa")
+    refused = run("queue", "train", "wx.queue", "wx/text/**", "--size", "2KiB", "--channel", "txt")
+    assert refused.exit_code == 3
+    assert not list((tmp_path / "wx.queue" / "dictionaries").glob("*"))
     done = run("queue", "train", "wx.queue", "wx/text/**", "--size", "2KiB", "--channel", "text")
     assert "of that with it" in done.output
     assert "channel text uses it from now on" in done.output

@@ -99,6 +99,19 @@ def test_a_seek_may_be_relative_and_stays_in_the_window(recorded: Queue) -> None
     assert [batch.sequences.tolist() for batch in replay] == [[5]]
 
 
+def test_seeks_add_up_while_a_replay_is_paused(recorded: Queue) -> None:
+    time = MockTime()
+    replay = begin(recorded, time=time)
+    next(replay)
+    replay.pause()
+    assert [replay.seek("+3s") for _ in range(3)] == [4, 5, 6]  # 3, 6 and 9 seconds behind the first product
+    assert [replay.seek("-3s") for _ in range(2)] == [5, 4]
+    assert replay.seek(5) == 5
+    time.at(10, lambda: replay.seek("+1s"))  # one second behind product 5, which nobody has got yet
+    time.at(20, replay.resume)
+    assert seen(replay, time) == [(20, [6])]
+
+
 def test_a_batch_may_be_committed_to_a_cursor(recorded: Queue) -> None:
     time, cursor = MockTime(), recorded.cursor("reader", 1)
     replay = begin(recorded, time=time)

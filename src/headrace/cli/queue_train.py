@@ -37,10 +37,10 @@ def train(path: str, feed: str, products: int, size: int, level: int, channel: s
       headrace queue train wx.queue 'wx/text/**' --channel text
     """
     with open_local_queue(path, "the dictionary is stored with its files") as queue:
+        used = None if channel is None else queue.channel(channel)  # first: a wrong name must not leave a dictionary
         training = queue.train_dictionary(feed, products=products, size=size, level=level)
         name = training.dictionary.name
-        if channel is not None:
-            used = queue.channel(channel)
+        if used is not None:
             now = compression_options(used.definition.compression).get("compress", f"zstd:{level}")
             used.change(compress=now, dictionary=name)
     if as_json:

@@ -1,8 +1,8 @@
 """Replays onto a feed: runs, which continue after a crash, and commands for them (timing/replay/run.py).
 
-Products are put in parts that are due. Between two parts the position is saved: at most every SAVE_S, and before so
-much was put that the queue could have evicted what was put since. So a run that was killed puts few products again, and
-the queue recognises all of them.
+Products are put in parts that are due. Between two parts the position is saved: at most every SAVE_S, before a wait,
+and before so much was put that the queue could have evicted what was put since. So a run that was killed puts few
+products again, and the queue recognises all of them.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from headrace.cli.replay_control import command, controlled
 from headrace.cli.replay_keys import keys
 from headrace.cli.replay_show import shown
 from headrace.cli.stream import PUT_S_MAX, DeferredSignals, GapReports
-from headrace.errors import BlockedError, OptionError, ReplayError
+from headrace.errors import BlockedError, OptionError, ReplayError, SiteUnreachableError
 from headrace.timing.replay.marks import ONTO, MarkedBatch, Marks, Stored, new_run
 from headrace.timing.replay.run import Run, RunFile, folder, forget_old, held, parse_run, read_run, read_runs, run_text
 from headrace.timing.replay.spacing import speed_text
@@ -58,37 +58,33 @@ def continue_run(word: str, words: tuple[str | None, str | None], speed: str | N
         return OK
     window = Window(run.selection, run.start, run.stop, run.by, speed or run.speed)
     with held(number), open_queue(run.target, waits=True) as queue:
-        run = _caught_up(run, queue)
+        was_put = _put_since(run, queue)
         with opened(run.source, window, run.position) as (replay, identity):
             if identity != run.identity:
                 raise ReplayError(
                     f"{run.source} is another queue than the one that run {run.run} replays", "start a new run"
                 )
             marks = Marks(number, run.onto, run.relay)
-            return _Running(replay, queue, RunFile(run), marks, as_json).go()
+            return _Running(replay, queue, RunFile(run), marks, as_json, was_put).go()
 
 
-def _caught_up(run: Run, queue: "AnyQueue") -> Run:
-    """The run behind the last product that it has put, for a target that does not recognise duplicates by itself."""
-    if not run.target_next or not run.identity:
-        return run
-    found = [
-        product.options.replay.sequence
-        for batch in queue.read(run.target_next, f"** replay {run.run}").batches()
-        for product in batch
-        if product.options.replay is not None
-    ]
-    if not found:
-        return run
-    return msgspec.structs.replace(
-        run, position=found[-1] + 1, products=run.products + len(found), stored=run.stored + len(found)
-    )
+def _put_since(run: Run, queue: "AnyQueue") -> frozenset[bytes]:
+    """The signatures that the run has put since it was saved, for a target that does not recognise duplicates."""
+    if not run.target_next:
+        return frozenset()
+    batches = queue.read(run.target_next, f"** replay {run.run}").batches()
+    return frozenset(product.signature for batch in batches for product in batch)
 
 
 class _Running:
     """A run in this process."""
 
-    def __init__(self, replay: "Replay", queue: "AnyQueue", file: RunFile, marks: Marks, as_json: bool) -> None:
+    def __init__(
+        self, replay: "Replay", queue: "AnyQueue", file: RunFile, marks: Marks, as_json: bool,
+        was_put: frozenset[bytes] = frozenset(),
+    ) -> None:  # fmt: skip
+        """`was_put` are signatures of products that are not put again, from `file.run.target_next` on."""
+        self._was_put, self._still_to_come = was_put, len(was_put)
         self._replay, self._queue, self._file, self._marks, self._as_json = replay, queue, file, marks, as_json
         run = file.run
         self._counts = Stored(run.products, run.stored, run.duplicates, run.expired, run.refused)
@@ -97,12 +93,13 @@ class _Running:
         self._position = run.position  # behind the last product that was put
         self._bytes_max = queue.config.size // 8
         self._recognises = queue.config.dedup != "none"
-        self._unsaved_bytes = 0
+        self._unsaved_bytes, self._is_saved = 0, True
         self._saved_s = self._durable_s = time.monotonic()
 
     def go(self) -> int:
         """Put everything that is due until the end, a command or a signal; the exit code."""
         self._save(durable=True)
+        self._replay.on_wait = self._save_before
         complete = False
         try:
             with controlled(self._replay, self._marks.run), keys(self._replay), self._shown():
@@ -122,17 +119,23 @@ class _Running:
         if batch.lost is not None:
             self._gaps.lost(batch.lost)
         lap = self._lap + self._replay.progress().lap
-        marked = MarkedBatch(batch, self._marks, self._refuse, lap=lap)
+        marked = MarkedBatch(batch, self._marks, self._refuse, lap=lap, was_put=self._was_put)
         is_put = not len(batch)
-        while not is_put:  # a blocking station may be full: retry, so that Ctrl-C is noticed
-            with DeferredSignals(), contextlib.suppress(BlockedError):
+        while not is_put:  # a station may be full, or the site away: retry, so that Ctrl-C is noticed
+            with DeferredSignals(), contextlib.suppress(BlockedError, SiteUnreachableError):
                 self._counts += marked.put(self._queue, PUT_S_MAX)
                 is_put = True
+        self._still_to_come -= marked.recognised
         self._position = batch.next
-        self._unsaved_bytes += batch.payload_bytes
+        self._unsaved_bytes, self._is_saved = self._unsaved_bytes + batch.payload_bytes, False
         now_s = time.monotonic()
         if now_s - self._saved_s >= SAVE_S or self._unsaved_bytes >= self._bytes_max:
             self._save(durable=now_s - self._durable_s >= _DURABLE_S)
+
+    def _save_before(self, wait_s: float | None) -> None:
+        """A run that waits or is paused has its position saved."""
+        if not self._is_saved and (wait_s is None or wait_s >= SAVE_S):
+            self._save()
 
     def _refuse(self, text: str) -> None:
         notice(text, self._as_json, refused=text)
@@ -143,10 +146,16 @@ class _Running:
             durable=durable, position=self._position, speed=speed_text(now.speed), is_complete=is_complete,
             products=counts.products, stored=counts.stored, duplicates=counts.duplicates, expired=counts.expired,
             refused=counts.refused, lost=self._lost + now.lost, damaged=self._damaged + now.damaged,
-            lap=self._lap + now.lap, target_next=0 if self._recognises else self._queue.next,
+            lap=self._lap + now.lap, target_next=self._target_next(),
         )  # fmt: skip
-        self._saved_s, self._unsaved_bytes = time.monotonic(), 0
+        self._saved_s, self._unsaved_bytes, self._is_saved = time.monotonic(), 0, True
         self._durable_s = self._saved_s if durable else self._durable_s
+
+    def _target_next(self) -> int:
+        """Where products that a killed process has put begin: those of the last one are still ahead, for a while."""
+        if self._recognises:
+            return 0
+        return self._file.run.target_next if self._still_to_come > 0 else self._queue.next
 
 
 # --- what is shown --------------------------------------------------------------------------------
@@ -182,7 +191,8 @@ def send_command(word: str | None, text: str, as_json: bool) -> int:
     if as_json:
         echo_json(told)
         return OK
-    words = [told["time"] or "before the first product", told["speed"], format_count(told["products"], "product")]
+    nowhere = f"before product {told['products'] + 1}" if told["products"] else "before the first product"
+    words = [told["time"] or nowhere, told["speed"], format_count(told["products"], "product")]
     words += [name for name in ("paused", "live") if told[name]]
     click.echo("  ".join(words))
     return OK

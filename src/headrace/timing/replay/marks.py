@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from blake3 import blake3
 
-from headrace.errors import BatchTooLargeError, InvalidError, OptionError
+from headrace.errors import BatchTooLargeError, InvalidError, OptionError, SiteUnreachableError
 from headrace.log.append import Receipt, in_halves
 from headrace.log.columns import PutColumns, Texts
 from headrace.log.seams import Timeout
@@ -109,26 +109,35 @@ class MarkedBatch:
     """A batch on its way into a queue, in pieces if it is too large for one. `counts` says what became of it so far."""
 
     def __init__(
-        self, batch: Batch, marks: Marks, refuse: Callable[[str], None] | None = None, *, lap: int = 0
-    ) -> None:
-        """`refuse` is told of a product that the queue can never take."""
-        self._facts = _Facts(batch, marks, lap, time.time_ns())
+        self, batch: Batch, marks: Marks, refuse: Callable[[str], None] | None = None, *, lap: int = 0,
+        was_put: frozenset[bytes] = frozenset(),
+    ) -> None:  # fmt: skip
+        """`refuse` is told of a product that the queue can never take; `was_put` are signatures of duplicates."""
+        self._facts = _Facts(batch, marks, lap, time.time_ns(), was_put)
         self._refuse = refuse
         self._done = 0  # products that were stored or refused
-        self.counts = Stored(len(batch), expired=self._facts.expired)
+        self._unanswered: tuple[Callable[..., Receipt], int] | None = None  # a put, and the place behind it
+        self.recognised = self._facts.duplicates  # in `was_put`
+        self.counts = Stored(len(batch), duplicates=self.recognised, expired=self._facts.expired)
 
     def put(self, target: Target, timeout: float | None = None) -> Stored:
         """Put all, or what is left of it; what became of the batch.
 
         BlockedError after `timeout`, or another error of the queue: call it again, and it goes on behind the pieces
-        that were stored.
+        that were stored. A put without a reply is made again as the same put.
         """
+        if self._unanswered is not None:
+            retry, end = self._unanswered
+            self._note(retry(timeout=timeout), end)
         base = self._done
 
         def put(begin: int, end: int) -> None:
-            receipt = _put(target, self._facts, base + begin, base + end, timeout)
-            self.counts += Stored(stored=receipt.stored, duplicates=receipt.products - receipt.stored)
-            self._done = base + end
+            try:
+                receipt = _put(target, self._facts, base + begin, base + end, timeout)
+            except SiteUnreachableError as error:
+                self._unanswered = None if error.retry is None else (error.retry, base + end)
+                raise
+            self._note(receipt, base + end)
 
         def give_up(place: int, error: InvalidError) -> None:
             self.counts += Stored(refused=1)
@@ -138,6 +147,10 @@ class MarkedBatch:
 
         in_halves(len(self._facts) - base, put, give_up)
         return self.counts
+
+    def _note(self, receipt: Receipt, end: int) -> None:
+        self.counts += Stored(stored=receipt.stored, duplicates=receipt.products - receipt.stored)
+        self._done, self._unanswered = end, None
 
 
 def _put(target: Target, facts: "_Facts", begin: int, end: int, timeout: float | None) -> Receipt:
@@ -154,16 +167,18 @@ def _put(target: Target, facts: "_Facts", begin: int, end: int, timeout: float |
 class _Facts:
     """The columns of `put_many` for the products of a batch that are to be put."""
 
-    def __init__(self, batch: Batch, marks: Marks, lap: int, now_ns: int) -> None:
-        columns = batch.columns
+    def __init__(self, batch: Batch, marks: Marks, lap: int, now_ns: int, was_put: frozenset[bytes]) -> None:
+        columns, given = batch.columns, signatures(batch, marks.run, lap)
         expiry, inserted = columns["expires_ns"].astype(np.int64), columns["inserted_ns"].astype(np.int64)
         lives = (expiry == 0) | (expiry > inserted)
-        self.expired = int(len(batch) - lives.sum())
-        self._batch = batch = batch if not self.expired else batch.take(np.flatnonzero(lives))
-        self._columns = batch.columns
-        self._expiry = np.where(expiry == 0, 0, expiry - inserted + now_ns)[lives]
+        is_new = np.array([signature not in was_put for signature in given], np.bool_)
+        self.expired, self.duplicates = int((~lives).sum()), int((lives & ~is_new).sum())
+        places = np.flatnonzero(lives & is_new)
+        self._batch = batch if len(places) == len(batch) else batch.take(places)
+        self._columns = self._batch.columns
+        self._expiry = np.where(expiry == 0, 0, expiry - inserted + now_ns)[places]
         self._marks = marks
-        self._signatures = signatures(batch, marks.run, lap)
+        self._signatures = [given[place] for place in places.tolist()]
         self.has_slices = bool((self._columns["slice"] != NO_SLICE).any())
 
     def __len__(self) -> int:

@@ -18,7 +18,7 @@ One thread iterates; the other methods are for any thread. Not here: how product
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
@@ -108,7 +108,10 @@ class Replay:
         self._lap = 0
         self._is_stopped = self._is_live = False
         self._position = source.position
-        self._time_ns = self._place_ns = 0  # of the last product: in the stream, and in the queue
+        self._time_ns = 0  # of the last product, in the stream
+        self._place_ns = 0  # of the last product, in the queue; or where the last seek went, if that was later
+        self.on_wait: Callable[[float | None], None] = lambda seconds: None  # before so long a wait; None: no limit
+        self._has_moved = False  # to a place whose time is known when its product is found
         self._products = self._payload_bytes = self._lost = self._damaged = self._behind_ns = 0
         self._chunk: Chunk | None = None
         self._done = 0  # products of the chunk that were handed out
@@ -138,31 +141,32 @@ class Replay:
         self._woken.set()
 
     def seek(self, to: Start) -> int:
-        """Go on at a sequence, "oldest", or a time; "+10s" and "-5min" count from the last product. The position.
+        """Go on at a sequence, "oldest", or a time; "+10s" and "-5min" count from where it is. The position.
 
-        Times are those at which products came into the queue. A place outside the window is moved to its nearer end.
+        That is the last product, or the place of a seek that no product has followed yet. Times are those at which
+        products came into the queue. A place outside the window is moved to its nearer end.
         """
         bounds = self._source.bounds
-        position = max(bounds.start, self._source.find(self._absolute(to)))
-        if bounds.stop is not None:
-            position = min(position, bounds.stop)
+        place_ns = self._relative(to)
+        found = self._source.find(to if place_ns is None else _moment(place_ns))
+        position = max(bounds.start, found if bounds.stop is None else min(found, bounds.stop))
         with self._lock:
             self._target = position
+            self._has_moved = place_ns is None or position != found
+            self._place_ns = self._place_ns if self._has_moved or place_ns is None else place_ns
         self._woken.set()
         return position
 
-    def _absolute(self, to: Start) -> Start:
+    def _relative(self, to: Start) -> int | None:
+        """The time in the queue that is so far from where the replay is; None if `to` is a place."""
         if not isinstance(to, str) or to[:1] not in ("+", "-"):
-            return to
-        seconds = parse_age(to[1:], "seek")
+            return None
+        distance_ns = int(parse_age(to[1:], "seek") * 1e9) * (1 if to[0] == "+" else -1)
         with self._lock:
             place_ns = self._place_ns
-        if not place_ns:
-            return "oldest" if to[0] == "-" else self._no_place(to)
-        return _moment(max(0, place_ns + int(seconds * 1e9) * (1 if to[0] == "+" else -1)))
-
-    def _no_place(self, to: str) -> Start:
-        raise OptionError(f"seek {to!r} counts from the last product, and there was none yet", "give a time")
+        if not place_ns and distance_ns > 0:
+            raise OptionError(f"seek {to!r} counts from the last product, and there was none yet", "give a time")
+        return max(0, place_ns + distance_ns)
 
     def stop(self) -> None:
         """End the iteration; it wakes up at once."""
@@ -235,6 +239,7 @@ class Replay:
                 return False
             with self._lock:
                 self._is_live = self._source.bounds.stop is None
+            self.on_wait(_LIVE_S)
             self._source.wait(_LIVE_S)
         return self._target is not None
 
@@ -242,6 +247,9 @@ class Replay:
         """A product that is out of order in the stream is due with the one before it."""
         self._chunk, self._done = chunk, 0
         self._times = np.maximum.accumulate(np.maximum(chunk.times, self._time_ns))
+        with self._lock:
+            if self._has_moved and len(self._times):
+                self._place_ns, self._has_moved = int(chunk.batch.columns["inserted_ns"][0]), False
 
     def _due(self) -> Batch | None:
         """What is due of the chunk, or a range that was lost; None if nothing is."""
@@ -308,6 +316,7 @@ class Replay:
         if self._source.holds_memory and (left_s is None or left_s > HELD_S_MAX):
             self._source.go_to(self._position)
             self._chunk = None
+        self.on_wait(left_s)
         self._elapsed.sleep(left_s, self._woken)
 
     # --- onto a feed ------------------------------------------------------------------------------
