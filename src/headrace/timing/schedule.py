@@ -86,6 +86,7 @@ class Transit:
         self.ns: int | None = None  # None: nothing has arrived
         self.jumps = 0  # how often it was followed at once, the first time not counted
         self._lowest: tuple[int | None, int | None] = (None, None)  # of the last window and of this one
+        self._target_ns = 0  # the lower of both
         self._window_ns = self._moved_ns = 0  # when this window began; when `ns` was moved last
         self._missing: tuple[int, int] | None = None  # since when all have missed their moment, and their lowest
 
@@ -97,7 +98,8 @@ class Transit:
         if now_ns - self._window_ns >= _WINDOW_NS:
             self._lowest, self._window_ns = (self._lowest[1], lowest_ns), now_ns
         last, this = self._lowest
-        self._lowest = last, lowest_ns if this is None else min(this, lowest_ns)
+        this = lowest_ns if this is None else min(this, lowest_ns)
+        self._lowest, self._target_ns = (last, this), this if last is None else min(last, this)
         if lowest_ns <= self.ns + self._delay_ns:
             self._missing = None
             return
@@ -108,22 +110,21 @@ class Transit:
             self._begin(self._missing[1], now_ns)
 
     def _begin(self, lowest_ns: int, now_ns: int) -> None:
-        self.ns = lowest_ns
+        self.ns = self._target_ns = lowest_ns
         self._lowest, self._missing = (None, lowest_ns), None
         self._window_ns = self._moved_ns = now_ns
 
     def move(self, now_ns: int) -> None:
         """Follow what was noted."""
-        if self.ns is None:
-            return
-        target = min(each for each in self._lowest if each is not None)
-        behind = target - self.ns
-        step = int(_SLEW * (now_ns - self._moved_ns)) + 1
-        self._moved_ns = now_ns
+        passed_ns, self._moved_ns = now_ns - self._moved_ns, now_ns
+        if self.ns is None or self.ns == self._target_ns:
+            return  # the usual case, for each product
+        behind = self._target_ns - self.ns
+        step = int(_SLEW * passed_ns) + 1
         if abs(behind) <= step:
-            self.ns = target
+            self.ns = self._target_ns
         elif abs(behind) > self._delay_ns:
-            self.ns = target
+            self.ns = self._target_ns
             self.jumps += 1
         else:
             self.ns += step if behind > 0 else -step
