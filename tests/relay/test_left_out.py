@@ -1,5 +1,6 @@
 """What a site asked for and does not get is counted there, once, by cause: live, from the log, and after a fail-over."""
 
+import dataclasses
 import time
 
 import pytest
@@ -161,3 +162,26 @@ def test_products_are_passed_on_as_often_as_their_hops_allow(fabric: Fabric, is_
     for name, at in (("b", "a"), ("c", "b")):
         until(lambda name=name, at=at: left_out(fabric, name, at) == {"not passed on": 1}, "it is counted")  # type: ignore[misc]
         assert not fabric.sites[name].problems()
+
+
+@pytest.mark.parametrize("is_early", [False, True], ids=["live", "from the log"])
+def test_options_that_nobody_here_knows_pass_through_sites_as_they_are(fabric: Fabric, is_early: bool) -> None:
+    """Also one that changes what the payload means: the product is passed on, and its payload is not used."""
+    a = fabric.add("a")
+    strange = [Options(unknown=((77, b"later"),)), Options(unknown=((77, b""), (200, bytes(255))))]
+
+    def put_all() -> None:
+        for number, options in enumerate(strange):
+            a.put(b"x", feed="x", ident=str(number), options=options)
+
+    if is_early:
+        put_all()
+    b = fabric.add("b", want("**", "oldest", "a"), near=("a",))
+    c = fabric.add("c", want("**", "oldest", "b"), near=("b",))
+    if not is_early:
+        until(lambda: is_live(fabric, "c") and is_live(fabric, "b"), "both listen")
+        put_all()
+    until(lambda: c.next == 3, "everything is there")
+    for queue in (b, c):
+        assert [queue.read_batch(1).record(place) for place in (0, 1)] == [a.read_batch(1).record(n) for n in (0, 1)]
+        assert [dataclasses.replace(each.options, bound_us=0) for each in queue.read()] == strange

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from headrace import Duplicate, HeadraceError, Queue
-from headrace.errors import BlockedError, RejectedError
+from headrace.errors import BlockedError, ProductDamagedError, RejectedError
+from headrace.product.options import Options, OriginSignature
 from headrace.queue import AnyQueue
 from support.serving import Served, idents, put, work
 from support.waiting import until
@@ -50,6 +51,17 @@ def test_every_fact_of_a_product_is_read_back(queue: AnyQueue) -> None:
     assert before_ns <= (product.expiry_ns or 0) - 3600 * 10**9 <= after_ns
     assert product.signature == b"s" * 16
     assert before_ns <= product.inserted_ns <= after_ns
+
+
+def test_options_are_kept_whether_or_not_they_are_known(queue: AnyQueue) -> None:
+    known = Options(bound_us=7, hops=3, signed=OriginSignature(9, bytes(64)), unknown=((77, b"later"),))
+    strange = Options(unknown=((200, b"changes what the payload means"),))
+    queue.put(b"x", feed="a", ident="i", created=5, options=known)
+    queue.put_many([b"x"] * 2, feed="a", ident=["j", "k"], created=5, options=[strange, known])
+    assert [product.options for product in queue.read()] == [known, strange, known]
+    assert [product.bound_ns for product in queue.read()] == [7000, None, 7000]
+    with pytest.raises(ProductDamagedError, match="a form that this Headrace does not know"):
+        queue.read_batch()[1].payload
 
 
 def test_many_products_are_put_as_one_batch(queue: AnyQueue) -> None:
