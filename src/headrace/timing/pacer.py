@@ -18,7 +18,6 @@ of the loop are sent together every 50 ms, by a thread: one for each product wou
 consumer is at another site. `pacer.ack(batch)` and `consumer.ack(batch)` do not wait for that.
 """
 
-import contextlib
 import threading
 import time
 import weakref
@@ -26,7 +25,7 @@ from collections import deque
 from dataclasses import dataclass
 from datetime import timedelta
 
-from headrace.errors import LeaseLostError
+from headrace.errors import HeadraceError, LeaseLostError
 from headrace.kernel import _kernel as kernel
 from headrace.product.joined import JoinedBatch, leases_of
 from headrace.timing.intake import Bounds, Source, is_consumer
@@ -111,10 +110,17 @@ class Pacer(OrderedStream):
             done: list[JoinedBatch] = []
             while self._done:
                 done.append(self._done.popleft())
+            error = None
             for number, source in enumerate(self._intake.sources) if done else ():
                 if is_consumer(source):
-                    with contextlib.suppress(LeaseLostError):  # settled by the loop, or delivered again
+                    try:
                         source.ack(leases_of(done, number))
+                    except LeaseLostError:
+                        pass  # settled by the loop, or delivered again
+                    except HeadraceError as failed:  # the other sources first
+                        error = failed
+            if error is not None:
+                raise error
 
     def statistics(self) -> PacerStatistics:
         schedule = self._schedule

@@ -173,15 +173,15 @@ class OrderedStream:
     def _settle(self, batch: JoinedBatch, how: str, **options: bool) -> None:
         if not isinstance(batch, JoinedBatch):
             raise OptionError(f"{batch!r} is not a batch of this buffer", "give a batch that it released")
-        error = None
+        error: HeadraceError | None = None
         for number in batch.sources:
             source = self._intake.sources[number]
             if is_consumer(source):
                 part = batch if len(batch.positions) == 1 else batch.of_source(number)
                 try:
                     getattr(source, how)(part, **options)
-                except LeaseLostError as lost:  # the other sources first
-                    error = lost
+                except HeadraceError as failed:  # the other sources first
+                    error = failed if error is None or isinstance(error, LeaseLostError) else error
         if error is not None:
             raise error
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from headrace import Batch, LeaseLostError, Pacer, ReleaseBuffer
-from headrace.errors import InvalidError, OptionError
+from headrace.errors import HeadraceError, InvalidError, OptionError
 from headrace.queue import AnyConsumer, AnyQueue, AnyStation
 from support.serving import idents, put, work
 from support.waiting import until
@@ -162,6 +162,19 @@ def test_no_more_is_taken_than_the_buffer_may_hold(queue: AnyQueue, station: Any
         for _ in range(5):
             assert len(next(buffer)) >= 5
             assert station.statistics().leased <= 10 + 10  # in hand, and held
+
+
+def test_a_source_that_fails_does_not_keep_the_products_of_another_leased(queue: AnyQueue) -> None:
+    """`one` is detached, so its product is delivered again; that of `other` is acknowledged all the same."""
+    one, other = (queue.station(feed, feed).attach() for feed in ("a", "b"))
+    with other, ReleaseBuffer(one, other, hold="1h", products_max=2, factor=1) as buffer:
+        queue.put_many([b"1", b"2"], feed=["a", "b"], created=FIRST_NS)
+        batch = next(buffer)
+        one.detach()
+        with pytest.raises(HeadraceError):
+            buffer.ack(batch)
+        assert queue.station("b").statistics().acknowledged == 1
+    assert queue.station("a").statistics().waiting == 1
 
 
 def test_an_async_loop_gets_the_same_and_a_cancelled_task_loses_nothing(
