@@ -35,10 +35,16 @@ def resolve_us(digits: str, created_us: int) -> int | None:
 
     24:00 is midnight at the end of the day, as WMO bulletins write it.
     """
+    return _resolved(digits, created_us // US_PER_DAY + _EPOCH)
+
+
+@lru_cache(4096)
+def _resolved(digits: str, created: int) -> int | None:
+    """Of a product created on this day, an ordinal of `date`. The same times occur in many reports."""
     day, hour, minute = int(digits[:2]), int(digits[2:4]), int(digits[4:6])
     if minute > 59 or hour > 24 or (hour == 24 and minute):
         return None
-    found = _latest(day, created_us // US_PER_DAY + _EPOCH)
+    found = _latest(day, created)
     if found is None or (hour == 24 and found == _LAST):
         return None
     return (found - _EPOCH) * US_PER_DAY + (hour * 60 + minute) * US_PER_MINUTE
