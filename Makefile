@@ -62,6 +62,7 @@ $(VENV)/.ready: pyproject.toml setup.py $(KERNEL)
 # The extras alone: installing the project again would compile the kernel again.
 $(VENV)/.ready-test: $(VENV)/.ready
 	$(call install_extra,test)
+	sh .ci/chrony.sh $(VENV)/chrony
 	touch $@
 
 $(VENV)/.ready-lint: $(VENV)/.ready-test

@@ -6,6 +6,7 @@ import shutil
 import socket
 import struct
 import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -13,7 +14,8 @@ from pathlib import Path
 
 from headrace.timing.clock.packet import encode_request, from_ntp, to_ntp
 
-CHRONYD = shutil.which("chronyd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+_FETCHED = f"{sys.prefix}/chrony/usr/sbin"  # by .ci/chrony.sh
+CHRONYD = shutil.which("chronyd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:{_FETCHED}")
 
 
 class Chronyd:
