@@ -1,20 +1,22 @@
 """headrace station take: a consumer on the command line."""
 
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from subprocess import Popen
+from typing import Any
 
 import pytest
 
 from headrace import Queue
+from headrace.cli.station_take import run_program
 from headrace.link.session import SessionTerms, open_session
 from headrace.site.site import Site
 from support.commandline import Run, fill, objects
 from support.fleet import free_port
 
-Start = Callable[..., "Popen[bytes]"]
+Start = Callable[..., "subprocess.Popen[bytes]"]
 LIMIT_S = 240
 
 
@@ -119,6 +121,25 @@ def test_a_signal_leaves_nothing_leased_and_no_program(
     assert taken.wait(LIMIT_S) == code
     assert counts(path) == (2, 0, 0)
     wait_for(lambda: not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists())
+
+
+def test_a_signal_that_comes_while_the_program_is_being_started_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Interrupted(subprocess.Popen[bytes]):
+        def __init__(self, *about: Any, **terms: Any) -> None:
+            super().__init__(*about, **terms)
+            started.append(self)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_program("sleep 600", b"", {}, None, False)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert started[0].poll() is not None
 
 
 def test_nothing_is_lost_if_the_command_is_killed(start: Start, run: Run, path: Path, tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ def test_silence_counts_from_the_beginning_of_the_call(served: Served, monkeypat
     with monkeypatch.context() as patch:
         clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late_s)
         patch.setattr("headrace.remote.client.connection.time", clock)
+        patch.setattr("headrace.remote.client.silence.time", clock)
         patch.setattr(PendingReply, "take", take_without_a_reply)
         with pytest.raises(SiteUnreachableError) as caught:
             remote.put(b"x", feed="a")

