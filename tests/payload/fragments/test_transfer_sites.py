@@ -34,6 +34,17 @@ def test_a_file_passes_from_site_to_site_through_queues_that_are_smaller(fabric:
     assert told.again_bytes <= SIZE * 0.05
 
 
+def test_fragments_that_the_queue_of_the_receiver_cannot_take_are_refused(fabric: Fabric, tmp_path: Path) -> None:
+    there = fabric.add("there", want(f"{FEED}/receipts"), size="128MiB")
+    here = fabric.add("here", want(FEED), near=("there",), size="1MiB")
+    with Receiving(here, tmp_path / "in") as receiving:
+        _, sent = send(there, make_file(tmp_path / "big.bin", SIZE))
+    assert [each.state for each in sent] == [each.state for each in receiving.received] == ["refused"]
+    assert sent[0].problem == (
+        "'big.bin' comes in fragments of 508.0 KiB, and the queue of the receiver takes 256.0 KiB at most"
+    )
+
+
 def test_a_file_arrives_over_links_that_flap_at_both_ends(shared_memory: Path, tmp_path: Path) -> None:
     file = make_file(tmp_path / "big.bin", SIZE)
     served = Served(shared_memory, size="4MiB")

@@ -415,6 +415,13 @@ class FileReceiver:
                 f"{manifest.name!r} has {format_size(manifest.size)}, and the limit is {format_size(self._size_max)}",
                 "receive with a larger --size-max",
             )
+        fragment_bytes_max = self._config.payload_bytes_max
+        if min(manifest.fragment_bytes, manifest.size) > fragment_bytes_max:
+            raise NameRefusedError(
+                f"{manifest.name!r} comes in fragments of {format_size(manifest.fragment_bytes)}, and the queue of the "
+                f"receiver takes {format_size(fragment_bytes_max)} at most",
+                "receive from a larger queue, or send through a smaller one",
+            )
         if len(self._open) >= OPEN_MAX:
             raise NameRefusedError(f"{OPEN_MAX} files are on their way already", "wait until some are finished")
         if manifest.kind == "file":

@@ -248,8 +248,6 @@ class Sender:
         is_ours = receipt.origin == self._config.origin and len(self._sequences) > 1
         if is_ours and receipt.seen >= self._sequences[1]:
             receiver = self._receivers.setdefault(receipt.receiver, Receiver(receipt.where))
-            if receipt.seen > receiver.seen:
-                self._note_progress()
             receiver.seen = max(receiver.seen, receipt.seen)
             receiver.room, receiver.heard_s = receipt.room, time.monotonic()
         for state in receipt.transfers:
@@ -276,7 +274,10 @@ class Sender:
         except HeadraceError:
             return
         exact = np.arange(sending.manifest.count) < state.exact_to
-        sending.held[receipt.receiver] = exact & ~missing
+        before, now = sending.held.get(receipt.receiver), exact & ~missing
+        if before is None or now.sum() > before.sum():
+            self._note_progress()
+        sending.held[receipt.receiver] = now
         sending.answer_by = max(sending.answer_by, time.monotonic() + (0.0 if is_fresh else _KNOWN_ANSWER_S))
         if is_fresh:
             sending.has_answer, sending.problem = True, state.problem
