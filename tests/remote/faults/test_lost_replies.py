@@ -1,13 +1,11 @@
 """Replies that are lost: a call is repeated, and executed once."""
 
-import threading
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-import zenoh
 
 from headrace.remote.server import pending_call as pending_calls
+from support.lost_replies import lose_replies
 from support.serving import Served, idents, put
 from support.waiting import until
 
@@ -15,26 +13,7 @@ from support.waiting import until
 @pytest.fixture
 def lose_first_replies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The first reply to every call with a number is lost; the names of those calls."""
-    lost: list[str] = []
-    finish, send = pending_calls.PendingCall.finish_with, pending_calls._send
-
-    losing = threading.local()  # several threads of the site reply
-
-    def lose(pending: pending_calls.PendingCall, make: pending_calls.MakeReply) -> None:
-        losing.call = type(pending.call).__name__ if pending.number else ""
-        finish(pending, make)
-        losing.call = ""
-
-    def send_or_drop(query: zenoh.Query, *more: Any, **terms: Any) -> None:
-        if call := getattr(losing, "call", ""):
-            lost.append(call)
-            query.drop()
-        else:
-            send(query, *more, **terms)
-
-    monkeypatch.setattr(pending_calls, "_send", send_or_drop)
-    monkeypatch.setattr(pending_calls.PendingCall, "finish_with", lose)
-    return lost
+    return lose_replies(monkeypatch, lambda pending: pending.number > 0)
 
 
 def test_a_call_that_is_repeated_is_executed_once(

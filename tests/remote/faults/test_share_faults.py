@@ -15,18 +15,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import zenoh
 
 import headrace
 from headrace import Queue
 from headrace.errors import HeadraceError, SeatLostError, ShareError
 from headrace.remote.client.share import RemoteSeat
 from headrace.remote.protocol import share_calls
-from headrace.remote.server import pending_call as pending_calls
 from headrace.share.interface import NO_MARKS, NOBODY, AnySeat, Exchanged, Marks, Progress, Work, marks
 from headrace.share.share import Share
 from support.daemon import Daemon
 from support.fleet import free_port
+from support.lost_replies import PendingCall, lose_replies
 from support.nodes import silence
 from support.seeds import random_seed
 from support.serving import Served, Wire
@@ -55,26 +54,15 @@ def epochs_of(exchanged: Exchanged, *slices: int) -> list[int]:
 @pytest.fixture
 def lose_first_replies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The first reply to every call about a group is lost, and the same call comes again; the names of those calls."""
-    lost: list[str] = []
-    heads: set[bytes] = set()
-    finish, send = pending_calls.PendingCall.finish_with, pending_calls._send
+    seen: set[bytes] = set()
 
-    def lose(pending: pending_calls.PendingCall, make: pending_calls.MakeReply) -> None:
+    def is_lost(pending: PendingCall) -> bool:
         head = bytes(str((pending.number, pending.call)), "utf-8")
-        is_first = isinstance(pending.call, share_calls.ShareStruct) and head not in heads
+        is_first = isinstance(pending.call, share_calls.ShareStruct) and head not in seen
+        seen.add(head)
+        return is_first
 
-        def drop(query: zenoh.Query, *more: object) -> None:
-            query.drop()
-
-        if is_first:
-            heads.add(head)
-            lost.append(type(pending.call).__name__)
-        monkeypatch.setattr(pending_calls, "_send", drop if is_first else send)
-        finish(pending, make)
-        monkeypatch.setattr(pending_calls, "_send", send)
-
-    monkeypatch.setattr(pending_calls.PendingCall, "finish_with", lose)
-    return lost
+    return lose_replies(monkeypatch, is_lost)
 
 
 def test_calls_whose_replies_are_lost_count_once(served: Served, share: Share, lose_first_replies: list[str]) -> None:
