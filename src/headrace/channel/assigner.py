@@ -55,7 +55,7 @@ class ChannelAssigner:
     def __init__(
         self, log: kernel.Log, path: Path, functions: Functions, compress: Callable[[list[Definition]], None]
     ) -> None:
-        """`compress` is told which channels compress, whenever the channels may have changed."""
+        """`compress` gets the channels that compress, whenever the channels may have changed."""
         self._log, self._path, self._functions, self._compress = log, path, functions, compress
         self._file = DefinitionFile(path)
         self._table: tuple[int, list[Definition]] = (0, [])  # for which number; the channels with slices

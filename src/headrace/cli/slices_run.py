@@ -237,7 +237,7 @@ def balance(
 
 
 def _follow(balancer: "Balancer", show: Line, as_json: bool) -> None:
-    """Until a signal comes; each change of the lead, and each error, is told."""
+    """Until a signal comes. Reports each change of the lead, and each error."""
     led, errors = None, 0
     while True:
         time.sleep(_LOOK_S / 5)

@@ -32,7 +32,7 @@ def started(function: Callable[[], Result], name: str) -> "Future[Result]":
         with suppress(RuntimeError):  # the event loop was closed meanwhile: nobody is left to hear of it
             try:
                 result = function()
-            except BaseException as error:  # noqa: BLE001 - belongs to whoever awaits it
+            except BaseException as error:  # noqa: BLE001 - belongs to the task that awaits it
                 future.set_exception(error)
             else:
                 future.set_result(result)

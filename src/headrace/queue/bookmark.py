@@ -32,7 +32,9 @@ from headrace.product.batch import Batch
 from headrace.product.joined import JoinedBatch
 from headrace.queue.interface import AnyQueue
 
-NEW = 'begin anew with bookmark.forget(), or use another bookmark; "oldest" then means the oldest product of this queue'
+NEW = (
+    'start again with bookmark.forget(), or use another bookmark; "oldest" then means the oldest product of this queue'
+)
 _RESTORED = "the queue was restored from an older copy"
 
 Target = TypeVar("Target")

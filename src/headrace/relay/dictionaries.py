@@ -1,7 +1,7 @@
 """Dictionaries between sites: given to sites that may have them, and fetched before products that need them are stored.
 
 A dictionary consists of pieces of the products that it was trained with. So it is given to a principal that may receive
-some of them, and to no other; one that may not is told the same as if there were none.
+some of them, and to no other; one that may not gets the same reply as if there were none.
 """
 
 from headrace.errors import DictionaryError, FabricError

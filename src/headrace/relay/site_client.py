@@ -49,7 +49,7 @@ class SiteClient:
         self, session: zenoh.Session, site: str, principal: str | None = None, *, compress: str = "",
         count: Callable[[int, int], None] | None = None,
     ) -> None:  # fmt: skip
-        """`compress`: ask for compressed pages. `count` is told the bytes of each, on the link and as they are."""
+        """`compress`: ask for compressed pages. `count` gets the bytes of each, on the link and as they are."""
         self._session, self.site, self._count = session, site, count
         self._key = asking(principal_key(log_key(site), principal), compress)
         self._pace = _Pace()

@@ -5,7 +5,7 @@
     exchanged = seat.exchange(Progress(seen=0))       heartbeat, confirmations, and what the seat holds
 
 Programs use `headrace.slices.ProcessingNode` and `Balancer`, which do this for them. Each call holds the lock of the
-group's table for some microseconds (file.py); what it changes is in ownership.py. Whoever has to look again is woken
+group's table for some microseconds (file.py); what it changes is in ownership.py. A node that must look again is woken
 through the queue, as by a put.
 """
 

@@ -1,6 +1,6 @@
 """A simulated machine and network: a crystal that is off and wanders, servers near and far, honest or not.
 
-The real filter, election and discipline run on it, with real packets, in simulated time. Whoever looks at the clock
+The real filter, election and discipline run on it, with real packets, in simulated time. A test that looks at the clock
 (`World.show`) also checks it: an AssertionError says that it went back, or that the truth was not within its bound.
 """
 

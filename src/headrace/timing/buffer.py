@@ -38,7 +38,7 @@ class BufferStatistics:
     late: int  # of the released, or raised as LateError
     dropped_late: int
     repeated: int  # copies of products that were held already; not released
-    restarts: int  # how often the order began anew, since all was late
+    restarts: int  # how often the order was reset, because all products were late
     releases: dict[str, int]  # by what was met: products, bytes, hold, end
 
 

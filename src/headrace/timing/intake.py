@@ -174,7 +174,7 @@ class Intake:
                     self._products += len(batch)
                     self._bytes += batch.payload_bytes
                     self._changed.notify_all()
-        except BaseException as failure:  # noqa: BLE001 - belongs to the program, which is told by `take`
+        except BaseException as failure:  # noqa: BLE001 - belongs to the program, which gets it from `take`
             error = failure
         with self._changed:
             del self._running[number]

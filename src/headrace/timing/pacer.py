@@ -55,7 +55,7 @@ class PacerStatistics:
     dropped_late: int
     dropped_overdue: int
     repeated: int  # copies of products that were held already; not released
-    restarts: int  # how often the order began anew, since all was late
+    restarts: int  # how often the order was reset, because all products were late
     jumps: int  # how often the schedule was moved at once
     before: JitterStatistics  # from creation to the queue that the source reads
     after: JitterStatistics  # from creation to the release
@@ -137,6 +137,6 @@ def _acknowledge(pacer: "weakref.ref[Pacer]", stopping: threading.Event) -> None
     while not stopping.wait(_ACKS_S) and (alive := pacer()) is not None:
         try:
             alive._finish_all()
-        except Exception as error:  # noqa: BLE001 - belongs to the program, which is told when it asks for a batch
+        except Exception as error:  # noqa: BLE001 - belongs to the program, which gets it when it asks for a batch
             alive._intake.fail(error)
         del alive

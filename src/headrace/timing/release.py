@@ -17,7 +17,7 @@ Late products, created before products that were released already, leave at once
     drop      they are acknowledged and not released
     error     LateError, with the products
 
-If everything that arrives has been late for a second, the clock of the origins was set back: the order begins anew.
+If everything that arrives has been late for a second, the clock of the origins was set back: the order is reset.
 
 Pure logic: time is an argument, and nothing here waits or acknowledges.
 """
@@ -104,7 +104,7 @@ class Counts:
     late: int = 0  # arrived after later ones were released; released all the same
     dropped_late: int = 0
     repeated: int = 0  # copies of products that were held already
-    restarts: int = 0  # how often the order began anew
+    restarts: int = 0  # how often the order was reset
 
 
 class Holding:
@@ -131,7 +131,7 @@ class Holding:
         return [self.held.take_all()] if len(self.held) else []
 
     def _look_for_a_clock_set_back(self, newest_ns: int, now_ns: int) -> None:
-        """If everything has been late for a while, the order begins anew."""
+        """If everything has been late for a while, reset the order."""
         if newest_ns >= self.held.released_ns:
             self._late_since_ns = None
             return

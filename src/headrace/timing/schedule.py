@@ -9,7 +9,7 @@ created with. A product that takes longer than transit + delay misses its moment
 The transit follows changes (`Transit`): the least of the last 10 to 20 seconds. Small changes, such as clocks that
 drift, are followed at 1 % of the time that passes, which nobody notices. Larger ones than `delay` are followed at once:
 a clock that was set, a route that got shorter, a backlog at the start. If everything has missed its moment for a
-second, the schedule begins anew with what arrives. So no product is held for longer than about twice the delay, and
+second, the schedule starts again with what arrives. So no product is held for longer than about twice the delay, and
 a pause in the stream ends by itself.
 
 Products that a program takes too late are `overdue`: released together as soon as it asks, or, with the policy `drop`,

@@ -1,7 +1,7 @@
 # Expansion: rows whose payload is stored in a shorter form.
 #
 # Such a row has the size of the payload as it was put, so that sizes, limits and columns are those of the payload. Its
-# address is that of the frame: whoever looks at the payload gets a copy that is expanded at that moment. Only the last
+# address is that of the frame: a reader of the payload gets a copy that is expanded at that moment. Only the last
 # one is kept, so a batch of large products takes no more memory than one of them. Columns are expanded into their
 # place. Records on the wire, and into another queue, are passed on as they are.
 #

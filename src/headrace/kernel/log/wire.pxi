@@ -180,7 +180,7 @@ cdef int pack_items(Putting *putting, dict packed) except -1:
         if row in packed:
             payload, options = packed[row]
             item = &putting.items[i]
-            item.record = NULL                   # written anew, from its parts
+            item.record = NULL                   # written again, from its parts
             item.payload, item.payload_bytes = PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload)
             item.options, item.options_bytes = PyBytes_AS_STRING(options), <uint16_t>PyBytes_GET_SIZE(options)
         i += 1

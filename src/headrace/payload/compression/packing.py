@@ -23,7 +23,7 @@ class ChannelPacker:
     """What compresses the products of one opened queue (log/seams.py: Packer). Threads may share it."""
 
     def __init__(self, dictionaries: Dictionaries, where: str, changed: Callable[[bool], None]) -> None:
-        """`changed` is told whether any channel compresses."""
+        """`changed` is called with whether any channel compresses."""
         self._dictionaries, self._where, self._changed = dictionaries, where, changed
         self._channels: list[tuple[Subtree, Coder | int]] = []
         self._of_feed: dict[str, Coder | int | None] = {}

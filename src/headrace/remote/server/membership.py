@@ -5,7 +5,7 @@
     suppliers, consumers    of its queue, by the files of the queue; looked at while anybody watches
 
 One thread keeps the list (roster.py) and finds the calls that wait for a change of it; the threads that execute reads
-send the replies, because a client whose link is full must not hold up the others. A client is told what it may know:
+send the replies, because a client whose link is full must not hold up the others. A client learns what it may know:
 the names of all sites with the feeds that it may receive, the suppliers of channels and consumers of stations that it
 may use, and clients only if it may receive everything.
 """

@@ -4,7 +4,7 @@ A call names its group, and a node also its seat and the number that proves it. 
 tables of groups that clients use stay mapped, and that is all. What a call may change is decided by the table itself
 (share/ownership.py): a confirmation counts only from the owner of the slice, in its epoch.
 
-Who may do what is decided in one place, `_check`: whoever may receive all of a channel may join its groups, look at
+One place decides who may do what, `_check`: a client that may receive all of a channel may join its groups, look at
 them, and move their slices.
 """
 

@@ -227,7 +227,7 @@ def committed_files(folder: str | os.PathLike[str], *, timeout: float | str | ti
     if has_log(path):
         try:
             with CommitLog(path, parse_age(timeout, "timeout")).locked():
-                pass  # whoever takes the lock puts the last file into place
+                pass  # the next holder of the lock puts the last file into place
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise SinkUnavailableError(f"{path} was not read: {error}", "check the disk") from error

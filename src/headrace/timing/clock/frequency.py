@@ -48,7 +48,7 @@ class Frequency:
         self.rate = self._before = before or Rate()
 
     def add(self, point: Point) -> None:
-        """Points come in the order of time. One that contradicts the earlier ones starts anew."""
+        """Points come in the order of time. One that contradicts the earlier ones replaces them."""
         if self._known and point.boot_ns <= self._known[-1].point.boot_ns:
             return
         self._known.append(_Known(point, *self._limits(point)))

@@ -1,6 +1,6 @@
 """Steering: one round of keeping a site's clock: look at the system, ask servers that are due, correct the words.
 
-The words are in memory that every process of the queue maps (log/clock_words.py); whoever steers is alone. It continues
+The words are in memory that every process of the queue maps (log/clock_words.py), and one process steers. It continues
 from the words that it finds, so a restart of the keeper moves nothing. A site without a source that is right follows
 the clock of the system nevertheless, without a bound, so that its time stamps do not go back when somebody sets it.
 

@@ -112,7 +112,7 @@ class MarkedBatch:
         self, batch: Batch, marks: Marks, refuse: Callable[[str], None] | None = None, *, lap: int = 0,
         was_put: frozenset[bytes] = frozenset(),
     ) -> None:  # fmt: skip
-        """`refuse` is told of a product that the queue can never take; `was_put` are signatures of duplicates."""
+        """`refuse` is called with a product that the queue can never take; `was_put` are signatures of duplicates."""
         self._facts = _Facts(batch, marks, lap, time.time_ns(), was_put)
         self._refuse = refuse
         self._done = 0  # products that were stored or refused

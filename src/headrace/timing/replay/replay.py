@@ -290,7 +290,7 @@ class Replay:
         self._chunk = None
 
     def _hand_out_lost(self, chunk: Chunk, lost: Lost) -> Piece:
-        """An empty batch with the range, at once: whoever counts learns of it before the products behind it."""
+        """An empty batch with the range, at once: a program that counts learns of it before the products behind it."""
         with self._lock:
             first = max(lost.first, self._position)
             self._lost += lost.last + 1 - first

@@ -52,7 +52,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a replay covers, as positions; `stop` is None if it goes on for ever."""
+    """What a replay covers, as positions; `stop` is None if it has no end."""
 
     start: int
     stop: int | None
