@@ -8,8 +8,8 @@ was killed raises that too, because the restarted site does not remember its cal
 delivered again. The loops `batches` and `for` go on in that case: what is not acknowledged is delivered again.
 
 A `get` whose reply was lost is repeated under its number, and returns the products that were leased to it then.
-If the task of a `get_async` is cancelled, the client ends the get at the site. What it had leased by then goes back, unless
-the next `get` takes it over.
+If the task of a `get_async` is cancelled, the client ends the get at the site. What it had leased by then goes back,
+unless the next `get` takes it over.
 """
 
 import logging
