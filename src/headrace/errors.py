@@ -390,10 +390,12 @@ class SiteUnreachableError(FabricError):
     """A site did not reply until the timeout. It may or may not have acted. Recovers when it is back.
 
     If a put raised it, `retry(timeout=None)` makes the same put again and returns its outcome: the products are stored
-    once, whether or not the first attempt stored them. It is None for other calls: make them again.
+    once, whether or not the first attempt stored them. It is None for other calls: make them again. `has_patience` says
+    that the put ended at its own timeout: the site has been silent for less than the `patience` of `connect`.
     """
 
     retry: "Callable[..., Any] | None" = None
+    has_patience: bool = False
 
 
 class AccessDeniedError(FabricError):

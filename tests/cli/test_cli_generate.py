@@ -138,7 +138,7 @@ def test_ctrl_c_ends_a_stream_while_a_blocking_station_is_full(path: Path, start
 def test_ctrl_c_during_a_blocked_put_takes_effect_after_it(
     run: Run, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def blocked(*_: object) -> None:
+    def blocked(*_: object, timeout: float) -> None:
         signal.raise_signal(signal.SIGINT)
         raise BlockedError("the station is full")
 

@@ -4,13 +4,12 @@ import contextlib
 import math
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
 from headrace import Queue
-from headrace.errors import BlockedError, OptionError, SiteUnreachableError
+from headrace.errors import BlockedError, OptionError
 from headrace.product.options import Fragment, Options, OriginSignature, Replay
 from headrace.testing import MockClock
 from headrace.timing.replay.marks import MarkedBatch, Marks, Stored, signatures
@@ -211,31 +210,3 @@ def test_a_put_that_had_to_wait_goes_on_behind_what_was_stored(make_queue: Made)
                 marked.put(target, 0)
     assert marked.counts == Stored(16, 16)
     assert target.next == 17
-
-
-def test_a_put_without_a_reply_is_made_again_as_the_same_put(make_queue: Callable[..., Queue]) -> None:
-    source, target = make_queue("again"), make_queue("target", dedup="none")
-    source.put_many([b"1", b"2"], feed="a")
-    failures = iter([True, True, False])
-
-    class Away:
-        """Stores each put, and loses the reply of the first two attempts."""
-
-        def put_many(self, payloads: Any, **facts: Any) -> Any:
-            receipt = target.put_many(payloads, **facts)
-
-            def reply(timeout: float | None = None) -> Any:
-                if next(failures):
-                    error = SiteUnreachableError("no reply", "")
-                    error.retry = reply
-                    raise error
-                return receipt
-
-            return reply()
-
-    marked = MarkedBatch(source.read_batch(), Marks(7))
-    for _ in range(2):
-        with pytest.raises(SiteUnreachableError):
-            marked.put(Away(), 0.5)
-    assert marked.put(Away(), 0.5) == Stored(2, 2)
-    assert target.next == 3

@@ -1,6 +1,5 @@
 """`headrace archive`: products in tables, kept beyond the retention of a queue."""
 
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,8 +10,7 @@ import click
 from headrace.cli.group import Group
 from headrace.cli.options import json_option, open_queue, queue_argument, selection_of, selection_options
 from headrace.cli.output import echo_json, progress_bar, show_table
-from headrace.cli.stream import PUT_S_MAX, DeferredSignals
-from headrace.errors import BlockedError
+from headrace.cli.stream import PatientPuts
 from headrace.units import format_count, format_size, parse_time
 
 if TYPE_CHECKING:
@@ -112,14 +110,12 @@ def _put(
     from headrace.pipeline.archive.archive import put_part
     from headrace.pipeline.source.parts import part_bytes
 
-    config = queue.config
+    config, puts = queue.config, PatientPuts(queue)
     with progress_bar("products", shown=shown) as bar:
         for part in source.batches(wanted, bytes_max=part_bytes(config)):
-            is_put = False
-            while not is_put:  # a blocking station may be full: retry, so that Ctrl-C is noticed
-                with DeferredSignals(), suppress(BlockedError):
-                    products, new = put_part(queue, part, config, expiry=expiry, timeout=PUT_S_MAX)
-                    totals.products, totals.stored, is_put = totals.products + products, totals.stored + new, True
+            with puts:
+                products, new = put_part(puts, part, config, expiry=expiry)
+                totals.products, totals.stored = totals.products + products, totals.stored + new
             bar.set(totals.products)
     totals.complete = True
 

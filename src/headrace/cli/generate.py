@@ -2,7 +2,8 @@
 
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import click
@@ -11,8 +12,8 @@ from headrace.cli.failure import OK
 from headrace.cli.group import Command
 from headrace.cli.options import AGE, SIZE, json_option, open_queue
 from headrace.cli.output import echo_json, progress_bar
-from headrace.cli.stream import PUT_S_MAX, DeferredSignals
-from headrace.errors import BlockedError, OptionError
+from headrace.cli.stream import PatientPuts
+from headrace.errors import OptionError
 from headrace.queue import AnyQueue
 from headrace.testing import Draft, FeedGenerator, Oracle
 from headrace.testing.pacing import BATCH_BYTES_MAX, due_batches, put_drafts
@@ -105,19 +106,17 @@ def _put(
 ) -> None:
     """Put everything. The totals are also shown when Ctrl-C ends it."""
     started_s, sent, stored, size = time.monotonic(), 0, 0, 0
-    bytes_max = min(BATCH_BYTES_MAX, queue.config.size // 8)
+    bytes_max, puts = min(BATCH_BYTES_MAX, queue.config.size // 8), PatientPuts(queue)
     try:
         with progress_bar("generating", products) as bar:
             for batch in due_batches(generator, not paced, bytes_max):
-                receipt = None
-                while receipt is None:  # a blocking station may be full: retry, so that Ctrl-C is noticed
-                    with DeferredSignals(), suppress(BlockedError):  # totals and oracle match the queue
-                        receipt = put_drafts(queue, batch, PUT_S_MAX)
-                        if oracle is not None:
-                            for draft in batch:
-                                oracle.sent(draft)
-                        sent, stored = sent + len(batch), stored + receipt.stored
-                        size += sum(len(draft.payload) for draft in batch)
+                with puts:  # totals and oracle match the queue
+                    receipt = puts.put(partial(put_drafts, queue, batch))
+                    if oracle is not None:
+                        for draft in batch:
+                            oracle.sent(draft)
+                    sent, stored = sent + len(batch), stored + receipt.stored
+                    size += sum(len(draft.payload) for draft in batch)
                 bar.set(sent, products)
     finally:
         _show_totals(sent, stored, size, time.monotonic() - started_s, as_json)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -19,6 +20,7 @@ from headrace.cli import failure
 from headrace.cli.group import Command
 from headrace.cli.options import AGE, EXPIRY, FEED, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, progress_bar
+from headrace.cli.stream import put_patiently
 from headrace.errors import HeadraceError, InvalidError, OptionError, PayloadError, PropertyError
 from headrace.log.append import in_halves
 from headrace.product.product import PRIORITY_DEFAULT, PRIORITY_MAX, SLICE_MAX
@@ -42,6 +44,7 @@ class PutOptions:
     template: str | None  # of the ident; None: the default
     lines: bool
     arguments: Mapping[str, Any]  # of Queue.put and Queue.put_many
+    timeout_s: float | None
 
     def ident_of(self, path: str, line: int) -> str:
         """The ident of a product. By default standard input gives none: two readings from it may be equal.
@@ -78,7 +81,7 @@ class PutOptions:
     "--timeout",
     type=AGE,
     help="How long to wait for a blocking station that is full, such as 10s, and for the connection to a site, there "
-    "2s to 10s. [default: no limit; 10s for the connection]",
+    "2s to 10s, also if it is lost. [default: no limit; 10s for the connection]",
 )
 @click.option("--lines", is_flag=True, help="Each line that is not empty is a product. [--ident: {name}:{line}]")
 @json_option
@@ -101,12 +104,12 @@ def put(
     """
     arguments = {
         "feed": feed, "priority": priority, "expiry": expiry, "slice": slice_number,
-        "properties": properties_of(pairs) if pairs else None, "timeout": timeout,
+        "properties": properties_of(pairs) if pairs else None,
     }  # fmt: skip
     paths = files or (STDIN,)
     if template is not None:
         _check_template(template, paths, lines)
-    options = PutOptions(template, lines, arguments)
+    options = PutOptions(template, lines, arguments, timeout)
     report = PutReport(feed, as_json, one_by_one=not lines and len(paths) <= MANY_FILES)
     try:
         with (
@@ -137,7 +140,7 @@ def _put_whole(queue: AnyQueue, path: str, stream: IO[bytes], options: PutOption
     if not payload and path == STDIN:
         raise PayloadError("it is empty, nothing was put", "check the command that writes to the pipe")
     ident = options.ident_of(path, 1)
-    outcome = queue.put(payload, ident=ident, **options.arguments)
+    outcome = put_patiently(partial(queue.put, payload, ident=ident, **options.arguments), options.timeout_s)
     duplicate = isinstance(outcome, Duplicate)
     report.put(ident, len(payload), outcome.of if isinstance(outcome, Duplicate) else outcome, duplicate)
 
@@ -158,7 +161,8 @@ def _put_batch(queue: AnyQueue, path: str, batch: Sequence[Line], options: PutOp
     def put(start: int, stop: int) -> None:
         lines = batch[start:stop]
         idents = [options.ident_of(path, number) for number, _ in lines]
-        receipt = queue.put_many([line for _, line in lines], ident=idents, **options.arguments)
+        attempt = partial(queue.put_many, [line for _, line in lines], ident=idents, **options.arguments)
+        receipt = put_patiently(attempt, options.timeout_s)
         outcomes = zip(receipt.sequences.tolist(), receipt.duplicates.tolist(), strict=True)
         for ident, (_, line), (sequence, duplicate) in zip(idents, lines, outcomes, strict=True):
             report.put(ident, len(line), sequence, duplicate)

@@ -5,7 +5,6 @@ and before so much was put that the queue could have evicted what was put since.
 products again, and the queue recognises all of them.
 """
 
-import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,8 @@ from headrace.cli.replay import Window, opened
 from headrace.cli.replay_control import command, controlled
 from headrace.cli.replay_keys import keys
 from headrace.cli.replay_show import shown
-from headrace.cli.stream import PUT_S_MAX, DeferredSignals, GapReports
-from headrace.errors import BlockedError, OptionError, ReplayError, SiteUnreachableError
+from headrace.cli.stream import GapReports, PatientPuts
+from headrace.errors import OptionError, ReplayError
 from headrace.timing.replay.marks import ONTO, MarkedBatch, Marks, Stored, new_run
 from headrace.timing.replay.run import Run, RunFile, folder, forget_old, held, parse_run, read_run, read_runs, run_text
 from headrace.timing.replay.spacing import speed_text
@@ -87,6 +86,7 @@ class _Running:
         self._was_put, self._still_to_come = was_put, len(was_put)
         self._replay, self._queue, self._file, self._marks, self._as_json = replay, queue, file, marks, as_json
         run = file.run
+        self._puts = PatientPuts(queue)
         self._counts = Stored(run.products, run.stored, run.duplicates, run.expired, run.refused)
         self._gaps = GapReports(as_json)
         self._lost, self._damaged, self._lap = run.lost, run.damaged, run.lap
@@ -120,11 +120,8 @@ class _Running:
             self._gaps.lost(batch.lost)
         lap = self._lap + self._replay.progress().lap
         marked = MarkedBatch(batch, self._marks, self._refuse, lap=lap, was_put=self._was_put)
-        is_put = not len(batch)
-        while not is_put:  # a station may be full, or the site away: retry, so that Ctrl-C is noticed
-            with DeferredSignals(), contextlib.suppress(BlockedError, SiteUnreachableError):
-                self._counts += marked.put(self._queue, PUT_S_MAX)
-                is_put = True
+        with self._puts:
+            self._counts += marked.put(self._puts)
         self._still_to_come -= marked.recognised
         self._position = batch.next
         self._unsaved_bytes, self._is_saved = self._unsaved_bytes + batch.payload_bytes, False

@@ -53,6 +53,7 @@ from headrace.product.put import SIGNATURE_BYTES
 from headrace.queue import AnyQueue
 from headrace.selection import Selection
 from headrace.timing.replay import Replay
+from headrace.timing.replay.marks import Target
 from headrace.timing.replay.source import By, check_by
 
 _CLOCKS = timedelta(days=1)  # by which the clock of a producer may be ahead
@@ -164,16 +165,14 @@ class Archive:
                 yield kept
 
 
-def put_part(
-    queue: AnyQueue, part: pa.RecordBatch, config: QueueConfig, *, expiry: bool = False, timeout: float | None = None
-) -> tuple[int, int]:
+def put_part(queue: Target, part: pa.RecordBatch, config: QueueConfig, *, expiry: bool = False) -> tuple[int, int]:
     """Put a part, in halves if it is too large for the queue; return its number of products, and how many are new.
 
     `config` is that of the queue.
     """
 
     def put(piece: pa.RecordBatch) -> tuple[int, int]:
-        receipt = queue.put_many(**put_arguments(piece, config, expiry=expiry), timeout=timeout)
+        receipt = queue.put_many(**put_arguments(piece, config, expiry=expiry))
         return receipt.products, receipt.stored
 
     return put_or_halve(part, put)

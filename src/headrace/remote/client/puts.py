@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -50,6 +50,7 @@ class Put(Generic[Outcome]):
     number: int = 0  # of a call that has no reply yet; 0: there is none
     since: int = 0  # where in the queue its products may be; 0: it was never made
     upload: bytes = b""  # under which its payload was sent in parts; empty: it goes with the call
+    begun_s: float = field(default_factory=time.monotonic)  # the first attempt
 
 
 class Puts:
@@ -76,6 +77,7 @@ class Puts:
                 return put.outcome(reply)
             except SiteUnreachableError as error:
                 error.retry = partial(self.put, put)
+                error.has_patience = not connection.silence.is_hopeless(put.begun_s, None)
                 raise
             except PartsLost:  # the site was restarted, or had too many: nothing was stored
                 put.upload = b""

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from blake3 import blake3
 
-from headrace.errors import BatchTooLargeError, InvalidError, OptionError, SiteUnreachableError
+from headrace.errors import BatchTooLargeError, InvalidError, OptionError
 from headrace.log.append import Receipt, in_halves
 from headrace.log.columns import PutColumns, Texts
 from headrace.log.seams import Timeout
@@ -116,7 +116,6 @@ class MarkedBatch:
         self._facts = _Facts(batch, marks, lap, time.time_ns(), was_put)
         self._refuse = refuse
         self._done = 0  # products that were stored or refused
-        self._unanswered: tuple[Callable[..., Receipt], int] | None = None  # a put, and the place behind it
         self.recognised = self._facts.duplicates  # in `was_put`
         self.counts = Stored(len(batch), duplicates=self.recognised, expired=self._facts.expired)
 
@@ -124,20 +123,14 @@ class MarkedBatch:
         """Put all, or what is left of it; what became of the batch.
 
         BlockedError after `timeout`, or another error of the queue: call it again, and it goes on behind the pieces
-        that were stored. A put without a reply is made again as the same put.
+        that were stored.
         """
-        if self._unanswered is not None:
-            retry, end = self._unanswered
-            self._note(retry(timeout=timeout), end)
         base = self._done
 
         def put(begin: int, end: int) -> None:
-            try:
-                receipt = _put(target, self._facts, base + begin, base + end, timeout)
-            except SiteUnreachableError as error:
-                self._unanswered = None if error.retry is None else (error.retry, base + end)
-                raise
-            self._note(receipt, base + end)
+            receipt = _put(target, self._facts, base + begin, base + end, timeout)
+            self.counts += Stored(stored=receipt.stored, duplicates=receipt.products - receipt.stored)
+            self._done = base + end
 
         def give_up(place: int, error: InvalidError) -> None:
             self.counts += Stored(refused=1)
@@ -147,10 +140,6 @@ class MarkedBatch:
 
         in_halves(len(self._facts) - base, put, give_up)
         return self.counts
-
-    def _note(self, receipt: Receipt, end: int) -> None:
-        self.counts += Stored(stored=receipt.stored, duplicates=receipt.products - receipt.stored)
-        self._done, self._unanswered = end, None
 
 
 def _put(target: Target, facts: "_Facts", begin: int, end: int, timeout: float | None) -> Receipt:
