@@ -9,7 +9,7 @@ import signal
 import subprocess
 import termios
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -160,6 +160,24 @@ def test_a_killed_run_stores_nothing_twice_in_a_target_that_recognises_no_duplic
     RunFile(known).save(is_complete=False, position=2, stop=6, products=1, stored=1, target_next=2)
     assert run("replay", "--run", "last").stdout == "5 products, 3 new, 2 duplicates\n"
     assert payloads(tmp_path / "none") == [b"product %d" % number for number in range(1, 6)]
+
+
+def test_ctrl_c_in_a_batch_that_was_put_in_part_stores_nothing_twice_either(
+    path: Path, tmp_path: Path, run: Runs, start: Callable[..., "subprocess.Popen[bytes]"]
+) -> None:
+    """The first pieces of the batch are stored; the next one waits for a blocking station."""
+    with Queue.open(path) as queue:
+        queue.put_many([bytes([number]) * 100_000 for number in range(16)], feed="wx")
+    with Queue.create(tmp_path / "none", size="1MiB", dedup="none") as target:
+        station = target.station("full", "**", blocking=True, capacity=1)
+        process = start("replay", path, tmp_path / "none", "--speed", "max")
+        until(lambda: target.next > 1, "a piece is stored")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=240) == 130
+        assert 1 < target.next < 17
+        station.remove()
+        assert run("replay", "--run", "last").exit_code == 0
+        assert target.next == 17
 
 
 def test_two_kills_before_a_save_store_nothing_twice_either(path: Path, tmp_path: Path, run: Runs) -> None:

@@ -94,6 +94,7 @@ class _Running:
         self._bytes_max = queue.config.size // 8
         self._recognises = queue.config.dedup != "none"
         self._unsaved_bytes, self._is_saved = 0, True
+        self._is_between = True  # two batches, none of which was put in part
         self._saved_s = self._durable_s = time.monotonic()
 
     def go(self) -> int:
@@ -121,7 +122,9 @@ class _Running:
         lap = self._lap + self._replay.progress().lap
         marked = MarkedBatch(batch, self._marks, self._refuse, lap=lap, was_put=self._was_put)
         with self._puts:
+            self._is_between = False
             self._counts += marked.put(self._puts)
+            self._is_between = True
         self._still_to_come -= marked.recognised
         self._position = batch.next
         self._unsaved_bytes, self._is_saved = self._unsaved_bytes + batch.payload_bytes, False
@@ -152,7 +155,7 @@ class _Running:
         """Where products that a killed process has put begin: those of the last one are still ahead, for a while."""
         if self._recognises:
             return 0
-        return self._file.run.target_next if self._still_to_come > 0 else self._queue.next
+        return self._queue.next if self._is_between and self._still_to_come <= 0 else self._file.run.target_next
 
 
 # --- what is shown --------------------------------------------------------------------------------
