@@ -96,14 +96,14 @@ def _discard(part: Path) -> None:
 
 
 def _check_memory(parent: Path, config: QueueConfig) -> None:
-    if config.durability == "memory" and not _is_memory(parent):
+    if config.durability == "memory" and not is_in_memory(parent):
         raise OptionError(
             f"durability 'memory' needs a file system in memory, and {parent} is on a disk",
             "choose a path below /dev/shm, or durability 'process'",
         )
 
 
-def _is_memory(path: Path) -> bool:
+def is_in_memory(path: Path) -> bool:
     """Whether the file system that holds `path` is tmpfs or ramfs."""
     kinds: dict[str, str] = {}
     for line in Path("/proc/self/mounts").read_text().splitlines():

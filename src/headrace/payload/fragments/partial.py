@@ -9,14 +9,17 @@ there and equal, the file is synced, gets mode and time, and then its name, in o
 sees a file whole or not at all, and a kill at any point loses nothing that was recorded.
 """
 
+import errno
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from headrace.errors import FabricMessageError, NameRefusedError
+from headrace.log.directory import is_in_memory
 from headrace.payload.fragments import journal as journals
 from headrace.payload.fragments import names
 from headrace.payload.fragments.journal import Entry, Journal
@@ -58,12 +61,21 @@ class Partial:
             self.compare(manifest)
 
     def _allocate(self, is_new: bool) -> None:
-        """Reserve the space, so that a full disk is found at the beginning; a sparse file stays sparse."""
+        """Reserve the space, so that a full disk is found at the beginning; a sparse file stays sparse.
+
+        A file system in memory reserves pages by clearing each, which takes longer than to write them: there, only the
+        free space is compared. A file of one fragment is written next, and finds out by itself.
+        """
         size = self.manifest.size
         if is_new:
             os.ftruncate(self._file, 0)
-        if size and not self.manifest.holes:
-            os.posix_fallocate(self._file, 0, size)
+        if self.manifest.count > 1 and not self.manifest.holes:
+            if _is_in_memory(self._state):
+                free = os.fstatvfs(self._file)
+                if size - os.fstat(self._file).st_blocks * 512 > free.f_bavail * free.f_frsize:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            else:
+                os.posix_fallocate(self._file, 0, size)
         os.ftruncate(self._file, size)
 
     def _hold_holes(self) -> None:
@@ -194,6 +206,11 @@ def begun_in(state: Path) -> list[Begun]:
 def forget(state: Path, transfer: str) -> None:
     """Remove the journal of a transfer that has its name."""
     _journal_path(state, transfer).unlink(missing_ok=True)
+
+
+@lru_cache(8)
+def _is_in_memory(state: Path) -> bool:
+    return is_in_memory(state)
 
 
 def _journal_path(state: Path, transfer: str) -> Path:
