@@ -106,3 +106,48 @@ def test_a_fragment_that_is_damaged_is_not_joined(queue: Queue) -> None:
     joiner = Joiner()
     assert list(joiner.join(queue.read_batch(begin))) == []
     assert joiner.statistics.damaged == 1
+
+
+def test_a_joiner_is_not_beyond_fragments_that_came_before_their_manifest(make_quick: Callable[..., Queue]) -> None:
+    source = make_quick("source", size="1MiB")
+    source.put(LARGE[:200_000], feed="a", ident="before")
+    begin = source.put(LARGE, feed="a", ident="large")
+    manifest, *parts = source.read(int(begin))
+    there = make_quick("there", size="4MiB")  # a site that got them in another order
+    for each in [*parts[:3], manifest, *parts[3:]]:
+        there.put(bytes(each.part), feed="a", ident=each.ident, options=each.options)
+    killed = Joiner()
+    assert list(killed.join(there.read_batch(limit=2))) == []
+    assert killed.safe == 1
+    assert list(killed.join(there.read_batch(killed._next, limit=3))) == []
+    assert killed.safe == 1, "also when the manifest has come"
+    (whole,) = Joiner().join(there.read_batch(killed.safe))
+    assert bytes(whole.payload) == LARGE
+
+
+def test_early_fragments_are_copies_and_bounded(make_quick: Callable[..., Queue]) -> None:
+    queue = make_quick(size="1MiB")
+    begin = queue.put(LARGE, feed="a", ident="large")
+    joiner = Joiner(bytes_max=3 * FRAGMENT_BYTES)
+    batch = queue.read_batch(int(begin) + 1)
+    assert list(joiner.join(batch)) == []
+    assert (joiner.statistics.early, joiner.statistics.early_dropped) == (7, 4)
+    assert joiner.safe == int(begin) + 5
+    del batch
+    for number in range(40):  # all segments are used again, and what is kept does not change
+        queue.put(bytes(60_000), feed="b", ident=str(number))
+    assert [bytes(each.part) for each in joiner._early.values()] == [
+        LARGE[place:][:FRAGMENT_BYTES] for place in range(4 * FRAGMENT_BYTES, len(LARGE), FRAGMENT_BYTES)
+    ]
+
+
+def test_fragments_of_what_was_dropped_do_not_hold_up_what_is_safe(make_quick: Callable[..., Queue]) -> None:
+    queue = make_quick(size="4MiB")
+    joiner = Joiner(bytes_max=1_500_000)
+    first = queue.put(os.urandom(1_400_000), feed="a", ident="first")
+    second = queue.put(os.urandom(1_400_000), feed="a", ident="second")
+    assert list(joiner.join(queue.read_batch(int(first), limit=2))) == []
+    assert list(joiner.join(queue.read_batch(int(second), limit=2))) == []  # the first is dropped
+    assert list(joiner.join(queue.read_batch(int(first) + 2, stop=int(second)))) == []
+    assert (joiner.statistics.dropped, joiner.statistics.early) == (1, 0)
+    assert joiner.safe == int(second)

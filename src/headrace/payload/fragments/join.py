@@ -7,6 +7,9 @@ A Joiner does the same step by step, for programs that save their position: `saf
 because everything before it was returned. Every fragment is compared with its hash. What is incomplete is kept up to
 `bytes_max`; beyond that the oldest is dropped, and counted. Fragments of files (`headrace send`) are left out, and
 counted: `headrace receive` joins those.
+
+A fragment that comes before its manifest is kept, too, as a copy: a view would keep a segment of the queue from being
+used again. `safe` stays before it, because its product is not returned yet.
 """
 
 import mmap
@@ -25,6 +28,7 @@ from headrace.product.product import MadeProduct, Product
 from headrace.units import parse_size
 
 _EARLY_MAX = 1024  # fragments that came before their manifest
+_LEFT_OUT_MAX = 4096  # transfers whose fragments are left out
 
 
 @dataclass(slots=True)
@@ -46,7 +50,8 @@ class JoinerStatistics:
     damaged: int = 0  # fragments that do not match their hash, or no manifest
     dropped: int = 0  # products that were incomplete when `bytes_max` was reached
     files: int = 0  # fragments of files, which are left out
-    early: int = 0  # fragments without a manifest: its manifest was lost, or it comes out of order
+    early: int = 0  # fragments that came before their manifest: it comes out of order, or was lost
+    early_dropped: int = 0  # of these, no longer kept: they were too many, or `bytes_max` was reached
 
 
 @dataclass(slots=True)
@@ -57,13 +62,14 @@ class Joiner:
     statistics: JoinerStatistics = field(default_factory=JoinerStatistics)
     _open: dict[str, _Joining] = field(default_factory=dict)
     _early: dict[tuple[str, int], Product] = field(default_factory=dict)
-    _files: dict[str, None] = field(default_factory=dict)
+    _left_out: dict[str, bool] = field(default_factory=dict)  # transfers; True: a file, False: it was dropped
     _next: int = 0
 
     @property
     def safe(self) -> int:
         """Everything before this sequence was returned, or is no part of a product that is still incomplete."""
-        return min([self._next, *(each.first for each in self._open.values())])
+        first_early = (early.sequence for early in self._early.values())
+        return min([self._next, *(each.first for each in self._open.values()), *first_early])
 
     def join(self, batch: Batch) -> Iterator[Product]:
         """The products of a batch: those that are whole, and those that have become whole."""
@@ -97,34 +103,60 @@ class Joiner:
             self.statistics.damaged += 1
             return None
         if manifest.kind != "product":
-            self._files[mark.transfer] = None
+            self._leave_out(mark.transfer, is_file=True)
             return None
         if mark.transfer in self._open or manifest.transfer != mark.transfer or not manifest.has_hashes:
             return self._open.get(mark.transfer)
-        room = parse_size(self.bytes_max)
-        while self._open and sum(each.manifest.size for each in self._open.values()) + manifest.size > room:
-            self._open.pop(next(iter(self._open)))
-            self.statistics.dropped += 1
+        self._left_out.pop(mark.transfer, None)
+        early = {key: self._early.pop(key) for key in list(self._early) if key[0] == mark.transfer}
+        self._make_room(manifest.size)
         content = mmap.mmap(-1, max(1, manifest.size))
         joining = _Joining(product.sequence, product.copy(), manifest, content, np.zeros(manifest.count, np.bool_))
         self._open[mark.transfer] = joining
-        for key in [key for key in self._early if key[0] == mark.transfer]:
-            early = self._early.pop(key)
-            joining.first = min(joining.first, early.sequence)
-            self._write(joining, early, key[1])
+        for (_, number), fragment in early.items():
+            joining.first = min(joining.first, fragment.sequence)
+            self._write(joining, fragment, number)
         return joining
+
+    def _make_room(self, size: int) -> None:
+        """Drop what is oldest until `size` more bytes may be kept: early fragments first."""
+        room = parse_size(self.bytes_max) - size
+        kept = sum(each.manifest.size for each in self._open.values())
+        early = sum(each.size for each in self._early.values())
+        while self._early and kept + early > room:
+            early -= self._drop_early()
+        while self._open and kept > room:
+            transfer = next(iter(self._open))
+            kept -= self._open.pop(transfer).manifest.size
+            self._leave_out(transfer, is_file=False)
+            self.statistics.dropped += 1
+
+    def _leave_out(self, transfer: str, *, is_file: bool) -> None:
+        """Its other fragments are not kept: for a file, or what was dropped, no product will come of them."""
+        for key in [key for key in self._early if key[0] == transfer]:
+            del self._early[key]
+            self.statistics.files += is_file
+        if len(self._left_out) >= _LEFT_OUT_MAX:
+            self._left_out.pop(next(iter(self._left_out)))
+        self._left_out[transfer] = is_file
+
+    def _drop_early(self) -> int:
+        self.statistics.early_dropped += 1
+        return self._early.pop(next(iter(self._early))).size
 
     def _keep_early(self, product: Product, mark: Mark) -> None:
         """A fragment before its manifest: the order of a feed is kept between sites, unless it failed over."""
         if mark.is_manifest:
             return
-        if mark.transfer in self._files:
-            self.statistics.files += 1
+        if (is_file := self._left_out.get(mark.transfer)) is not None:
+            self.statistics.files += is_file
             return
         self.statistics.early += 1
         if len(self._early) >= _EARLY_MAX:
-            self._early.pop(next(iter(self._early)))
-        self._early[mark.transfer, mark.number] = product
+            self._drop_early()
+        if sum(each.size for each in self._early.values()) + product.size > parse_size(self.bytes_max):
+            self._make_room(product.size)
+        self._early[mark.transfer, mark.number] = product.copy()
 
     def _write(self, joining: _Joining, product: Product, number: int) -> None:
         manifest, part = joining.manifest, product.part
