@@ -280,6 +280,13 @@ def test_the_queue_of_a_demo_holds_more_than_the_feeder_puts() -> None:
     assert put < plan.queue_bytes / 2
 
 
+def test_a_plot_without_the_pipeline_that_it_shows_is_refused(run: Run, tmp_path: Path) -> None:
+    told = run("demo", "--plot", "plot.png", "--no-pipeline")
+    assert told.exit_code == 2
+    assert "--plot and --no-pipeline exclude each other" in told.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_plot_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert plot_in(tmp_path) == tmp_path / "headrace-demo.png"
     (tmp_path / "headrace-demo.png").touch()

@@ -7,6 +7,7 @@ import click
 
 from headrace.cli.group import Command
 from headrace.cli.options import json_option
+from headrace.errors import OptionError
 from headrace.extras import require
 
 
@@ -22,7 +23,11 @@ from headrace.extras import require
     flag_value="headrace-demo",
     help="Keep queues, rules, tables and plot, in ./headrace-demo or in a new FOLDER.",
 )
-@click.option("--plot", metavar="FILE", help="Where to save the plot. [default: headrace-demo.png in FOLDER or /tmp]")
+@click.option(
+    "--plot",
+    metavar="FILE",
+    help="Where to save the plot; not with --no-pipeline. [default: headrace-demo.png in FOLDER or /tmp]",
+)
 @click.option("--pipeline/--no-pipeline", default=True, help="With or without Spark, its tables and the plot.")
 @json_option
 def demo(seconds: float, seed: int, keep: str | None, plot: str | None, pipeline: bool, as_json: bool) -> int:
@@ -57,6 +62,11 @@ def demo(seconds: float, seed: int, keep: str | None, plot: str | None, pipeline
       headrace demo --keep
       headrace demo --seconds 5 --no-pipeline
     """
+    if plot is not None and not pipeline:
+        raise OptionError(
+            "--plot and --no-pipeline exclude each other: the plot shows the tables of the pipeline",
+            "leave out one of them",
+        )
     require("sites", *(["spark", "plots"] if pipeline else []))  # at once, and not after a minute
     from headrace.cli.demo_show import run_demo
 
