@@ -93,30 +93,35 @@ def parse_time(value: int | str | datetime, what: str = "time") -> int:
 
 def format_size(size: float) -> str:
     """`1536` → `1.5 KiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+    if round(size) < 1024:
+        return f"{size:.0f} B"
+    for unit in ("KiB", "MiB", "GiB"):
         size /= 1024
-    return f"{size:.1f} TiB"
+        if round(size, 1) < 1024:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1024:.1f} TiB"
 
 
 def format_age(seconds: float) -> str:
-    """`5400` → `1.5 h`."""
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
+    """`5400` → `1.5 h`, `0.25` → `250 ms`. What is not zero is not shown as zero."""
+    if seconds < 0.9995:  # rounded, so that no text says 1000 ms, 60.0 s or 24.0 h
+        return f"{max(1, round(seconds * 1000))} ms" if seconds > 0 else "0 s"
+    for unit, length, half_digit in (("d", 86400, 180), ("h", 3600, 3), ("min", 60, 0.05)):
+        if seconds >= length - half_digit:
             return f"{seconds / length:.1f} {unit}"
     return f"{seconds:.1f} s"
 
 
 def exact_size(size: int) -> str:
     """The shortest text that `parse_size` reads as exactly this: `2147483648` → `2GiB`."""
-    units = ("TiB", "GiB", "MiB", "KiB", "GB", "MB", "kB")
+    units = ("TiB", "GiB", "MiB", "KiB", "GB", "MB", "kB") if size else ()
     return next((f"{size // _SIZES[unit]}{unit}" for unit in units if size % _SIZES[unit] == 0), f"{size}B")
 
 
 def exact_age(seconds: float) -> str:
     """The shortest text that `parse_age` reads as exactly this: `5400.0` → `90min`."""
-    texts = (f"{round(seconds / _AGES_S[unit])}{unit}" for unit in ("d", "h", "min", "s", "ms"))
+    units = ("d", "h", "min", "s", "ms") if seconds >= 0.001 else ("s", "us", "ns")
+    texts = (f"{round(seconds / _AGES_S[unit])}{unit}" for unit in units)
     decimal = f"{format(Decimal(repr(seconds)), 'f').removesuffix('.0')}s"
     return next((text for text in texts if parse_age(text) == seconds), decimal)
 
@@ -128,9 +133,9 @@ def format_time(ns: int) -> str:
 
 def format_latency(seconds: float) -> str:
     """As `format_age`, down to microseconds: `0.00042` → `420 µs`."""
-    if seconds >= 1:
+    if seconds >= 0.99995:
         return format_age(seconds)
-    if seconds >= 0.001:
+    if seconds >= 0.0009995:
         return f"{seconds * 1e3:.1f} ms"
     return f"{max(0.0, seconds) * 1e6:.0f} µs"
 

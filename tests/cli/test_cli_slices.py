@@ -138,7 +138,7 @@ def test_a_move_counts_what_moved_and_says_what_it_waits_for(run: Run, stream: P
         assert (told["moved"], told["left"]) == (0, [])
         result = run("slices", "move", stream, "two", "--slices", "5-7", "--timeout", "50ms")
         assert (result.exit_code, result.stdout.startswith("two has 0 slices more")) == (1, True)
-        assert "2 slices did not move within 0.1 s: node one is in session 3 with three, which has 2 slices left" in (
+        assert "2 slices did not move within 50 ms: node one is in session 3 with three, which has 2 slices left" in (
             result.stderr
         )
 

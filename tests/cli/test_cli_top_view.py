@@ -41,7 +41,7 @@ def test_the_picture_fits_the_terminal(busy: Frame, size: tuple[int, int]) -> No
 def test_everything_is_shown_in_a_terminal_of_80_by_24(busy: Frame) -> None:
     shown = "\n".join(picture(busy, Canvas(80, 24)))
     for words in ("fill █████░░░░░  50%", "1.0 GiB of 2.0 GiB", "812k products", "oldest 42.0 min", "stations (5 of 13)",
-                  "consumers (5 of 9)", "feeds (5 of 40)", "station 1", "ack/s", "dead 0.1 s"):  # fmt: skip
+                  "consumers (5 of 9)", "feeds (5 of 40)", "station 1", "ack/s", "dead 100 ms"):  # fmt: skip
         assert words in shown
 
 

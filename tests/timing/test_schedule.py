@@ -144,7 +144,8 @@ def test_a_program_that_is_too_slow_gets_what_is_overdue_at_once_or_it_is_droppe
 def test_invalid_terms_are_named() -> None:
     for bad, words in (
         ({"delay": "0.1ms"}, "delay"), ({"precision": "1us"}, "precision"), ({"late": "park"}, "late"),
-        ({"overdue": "error"}, "overdue"),
+        ({"overdue": "error"}, "overdue"), ({"delay": "0"}, "delay of 0s is out of range"),
+        ({"precision": "1us"}, "precision of 1us is out of range"),
     ):  # fmt: skip
         with pytest.raises(OptionError, match=words):
             pace(**bad)
