@@ -150,7 +150,9 @@ def _send(parent: Connection, where: str, file: Path, die_at: int = 0) -> None:
     with _opened(where) as queue:
         parent.send("ready")
         parent.recv()
-        parent.send(Sender(queue, FEED, sources, timeout_s=_WAITS_S, on_progress=watch).run())
+        at_once = 1 if isinstance(queue, Queue) else 2
+        sender = Sender(queue, FEED, sources, timeout_s=_WAITS_S, on_progress=watch, puts_at_once=at_once)
+        parent.send(sender.run())
 
 
 def _receive(parent: Connection, where: str, root: Path) -> None:

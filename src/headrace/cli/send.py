@@ -51,6 +51,7 @@ def send(
     """
     from headrace.payload.fragments.sender import Sender
     from headrace.payload.fragments.source import list_sources
+    from headrace.queue import Queue
 
     sources, left_out = list_sources(list(files))
     for each in left_out:
@@ -59,7 +60,7 @@ def send(
     with open_queue(queue_path, waits=True, within_s=timeout) as queue:
         sender = Sender(
             queue, feed, sources, receivers=0 if no_wait else receivers, timeout_s=timeout,
-            on_sent=lambda sent: _show(sent, as_json),
+            on_sent=lambda sent: _show(sent, as_json), puts_at_once=1 if isinstance(queue, Queue) else 2,
         )  # fmt: skip
         try:
             with transfer_bar("sending") as bar:

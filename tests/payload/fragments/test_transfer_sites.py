@@ -52,7 +52,7 @@ def test_a_file_arrives_over_links_that_flap_at_both_ends(shared_memory: Path, t
     near, far = (served.connect(wire.endpoint, on_loss="wait") for wire in wires)
     outcome: list[Any] = []
     with Receiving(far, tmp_path / "in") as receiving:
-        sending = threading.Thread(target=lambda: outcome.append(send(near, file)))
+        sending = threading.Thread(target=lambda: outcome.append(send(near, file, puts_at_once=2)))
         sending.start()
         for turn in range(4):
             until(lambda turn=turn: receiving.statistics.bytes > SIZE * turn // 5, "progress")  # type: ignore[misc]

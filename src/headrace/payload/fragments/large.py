@@ -19,7 +19,7 @@ from headrace.log.config import QueueConfig
 from headrace.payload.fragments.cutting import fragment_bytes_for
 from headrace.payload.fragments.manifest import Manifest, encode_manifest, hash_of, transfer_of
 from headrace.payload.fragments.mark import Mark, facts_of
-from headrace.payload.fragments.sender import SendQueue
+from headrace.payload.fragments.putting import SendQueue
 
 _BATCH_BYTES = 16 << 20
 _OWN = ("signature", "origin", "origin_sequence", "previous", "options")  # facts that belong to one record
