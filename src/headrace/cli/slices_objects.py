@@ -1,11 +1,11 @@
 """What the words of `headrace slices` name: functions, algorithms and sinks of the user's modules."""
 
-import importlib
 import os
 import sys
 from typing import Any
 
 from headrace.errors import OptionError
+from headrace.user_objects import load_object
 
 _SINK_KINDS = "a sink is sqlite:FILE:TABLE, or MODULE:NAME of a sink of yours"
 _SINK_HINTS = {
@@ -15,24 +15,11 @@ _SINK_HINTS = {
 }
 
 
-def load_object(name: str, what: str) -> Any:
+def load_here(name: str, what: str) -> Any:
     """The object `module:name`, also of a module in this directory; OptionError says what is missing."""
-    module, colon, attribute = name.partition(":")
-    if not colon or not module or not attribute:
-        raise OptionError(f"{what} {name!r} is invalid", "write MODULE:NAME, such as decode:work for work in decode.py")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    try:
-        found = importlib.import_module(module)
-    except Exception as error:  # whatever a user's module raises
-        why = f"{type(error).__name__}: {error}"
-        raise OptionError(f"module {module!r} of {name!r} cannot be imported: {why}",
-                          "check its name, this directory and PYTHONPATH") from error  # fmt: skip
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            raise OptionError(f"module {module!r} has no {attribute!r}", f"define it in {found.__file__}")
-        found = getattr(found, part)
-    return found
+    return load_object(name, what, "PYTHONPATH; this directory is searched, too")
 
 
 def load_sink(name: str) -> Any:
@@ -45,7 +32,7 @@ def load_sink(name: str) -> Any:
 
         return SqliteSink(file, table)
     try:
-        found = load_object(name, "sink")
+        found = load_here(name, "sink")
     except OptionError as error:
         kind = name.partition(":")[0].lower()
         raise OptionError(error.problem, _SINK_HINTS.get(kind, f"{error.hint}; {_SINK_KINDS}")) from error

@@ -13,7 +13,7 @@ from headrace.cli.group import Command
 from headrace.cli.options import FEED, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.slices_group import group_options, name_of, open_group
-from headrace.cli.slices_objects import load_object
+from headrace.cli.slices_objects import load_here
 from headrace.errors import HeadraceError, OptionError, ShareError
 from headrace.units import format_count, format_time
 
@@ -63,7 +63,7 @@ def parked(
         raise OptionError("--retry contradicts --forget", "give one of them")
     if publish is not None and retry is None:
         raise OptionError("--publish has no effect without --retry", "leave it out, or give --retry")
-    work = load_object(retry, "function") if retry is not None else None
+    work = load_here(retry, "function") if retry is not None else None
     with open_queue(queue_path) as queue:
         share = open_group(queue, stream, group)
         chosen = _chosen(share, sequences)

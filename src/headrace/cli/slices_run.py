@@ -18,7 +18,7 @@ from headrace.cli.group import Command
 from headrace.cli.options import AGE, FEED, POSITION, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json
 from headrace.cli.slices_idle import UNDONE_MAX, Idle, count_undone
-from headrace.cli.slices_objects import load_object, load_sink
+from headrace.cli.slices_objects import load_here, load_sink
 from headrace.errors import HeadraceError, OptionError
 from headrace.units import format_age, format_count
 
@@ -103,7 +103,7 @@ def run(
       headrace slices run decode:work tcp/denver:7447 --stream surface --workers 4 --processes --publish wx/derived
       headrace slices run decode:work wx.queue --stream surface --sink sqlite:readings.db:readings --timeout 5s
     """
-    function = load_object(work, "function")
+    function = load_here(work, "function")
     if not callable(function):
         raise OptionError(f"{work!r} is not a function", "name a function of a product, or of a batch with --batches")
     stored = load_sink(sink) if sink is not None else None
@@ -217,7 +217,7 @@ def balance(
       headrace slices balance tcp/denver:7447 --stream surface --algorithm mine:Careful
     """
     if ":" in algorithm:
-        load_object(algorithm, "algorithm")  # which also finds it in this directory
+        load_here(algorithm, "algorithm")  # which also finds it in this directory
     from headrace.slices import Balancer
     from headrace.slices.algorithms import load_algorithm
     from headrace.slices.release import Bounds

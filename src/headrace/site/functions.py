@@ -9,8 +9,7 @@ the configuration. Every function that cannot be loaded is a problem of the file
 Not here: what a function may be, and how it is called (selection/functions.py).
 """
 
-import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from headrace.errors import InvalidError, OptionError
@@ -18,6 +17,7 @@ from headrace.selection.functions import Function, check_function, check_functio
 from headrace.toml.document import Document, Problem, config_error
 from headrace.toml.layout import Layout
 from headrace.toml.report import Report
+from headrace.user_objects import load_object
 
 TABLE = "functions"
 _EXAMPLE = 'strong_wind = "my_site.filters:strong_wind"'
@@ -63,26 +63,7 @@ def _loaded(document: Document, layout: Layout, places: Mapping[str, str]) -> tu
     report, functions = Report(document, layout), dict[str, Function]()
     for name, place in places.items():
         try:
-            functions[name] = check_function(name, _imported(place))
+            functions[name] = check_function(name, load_object(place, folders="PYTHONPATH of the site"))
         except InvalidError as error:
             report.refuse((TABLE, name), error)
     return functions, report.problems()
-
-
-def _imported(place: str) -> Callable[..., Any]:
-    module, _, path = place.partition(":")
-    try:
-        found: Any = importlib.import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except ModuleNotFoundError as error:
-        raise OptionError(
-            f"{place!r}: there is no module {error.name!r}", "install it, or add its folder to PYTHONPATH of the site"
-        ) from None
-    except AttributeError:
-        raise OptionError(f"{place!r}: module {module!r} has no {path!r}", "check the spelling") from None
-    except (Exception, SystemExit) as error:
-        raise OptionError(
-            f"{place!r}: its module fails with {type(error).__name__}: {error}", "fix the module"
-        ) from error
-    return found  # type: ignore[no-any-return]

@@ -6,7 +6,6 @@
 Write your own as a class with `decide(snapshot)` (`snapshot.py`), and name it `module:name`.
 """
 
-import importlib
 from collections.abc import Callable
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from headrace.errors import OptionError
 from headrace.slices.fewest_moves import FewestMoves
 from headrace.slices.snapshot import Algorithm, Move, Snapshot, Table, homeless, moves_of, place
+from headrace.user_objects import load_object
 
 
 class Thresholds:
@@ -75,17 +75,16 @@ def load_algorithm(name: str) -> Algorithm:
     Raises OptionError if there is no such name, or if what it names has no method `decide`.
     """
     known: dict[str, Callable[[], Algorithm]] = {"fewest-moves": FewestMoves, "thresholds": Thresholds}
-    module, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         if name not in known:
             raise OptionError(f"algorithm {name!r} is unknown", f"use {', '.join(known)}, or module:name of your own")
         return known[name]()
+    found = load_object(name, "algorithm")
     try:
-        found = getattr(importlib.import_module(module), attribute)
         made: object = found() if isinstance(found, type) else found
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+    except Exception as error:
         raise OptionError(
-            f"algorithm {name!r} cannot be loaded: {error}", "check module, name and PYTHONPATH"
+            f"algorithm {name!r} fails with {type(error).__name__}: {error}", "it is made without arguments"
         ) from error
     if not isinstance(made, Algorithm):
         raise OptionError(

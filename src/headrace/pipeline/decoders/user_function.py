@@ -10,7 +10,6 @@ batch is divided until that product is found.
 The result of a function is checked. Its time and memory are not limited.
 """
 
-import importlib
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -34,6 +33,7 @@ from headrace.pipeline.decoders.decoder import (
     with_place,
 )
 from headrace.pipeline.source.columns import SCHEMA as PRODUCTS
+from headrace.user_objects import load_object
 
 _PLAIN = (
     pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(),
@@ -56,19 +56,7 @@ def own_decoder(name: str, ddl: str | None) -> Decoder:
 
 
 def _load(name: str) -> Callable[..., Any]:
-    module, _, path = name.partition(":")
-    try:
-        found: Any = importlib.import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except ModuleNotFoundError as error:
-        raise OptionError(
-            f"decoder {name!r}: there is no module {error.name!r}", "install it, or add its folder to PYTHONPATH"
-        ) from None
-    except AttributeError:
-        raise OptionError(f"decoder {name!r}: module {module!r} has no {path!r}", "check the spelling") from None
-    except (Exception, SystemExit) as error:
-        raise OptionError(f"decoder {name!r}: its module fails with {reason(error)}", "fix the module") from error
+    found = load_object(name, "decoder")
     if not callable(found):
         raise OptionError(f"decoder {name!r} is not a function", "name a function: module:function")
     return found  # type: ignore[no-any-return]
