@@ -12,7 +12,6 @@ and how long after. Memory is that of the process (RSS), threads are those that 
 """
 
 import asyncio
-import gc
 import struct
 import time
 from collections.abc import Iterator
@@ -26,10 +25,9 @@ import numpy as np
 
 from headrace.bench.processes import processes
 from headrace.bench.report import Announce, Figure
-from headrace.link.session import SessionTerms, locators, open_session
+from headrace.bench.site_process import Usage, own_usage, serve, usage_of
 from headrace.queue import AnyConsumer, AnyQueue, AnySupplier, Queue
 from headrace.remote.client.connect import connect
-from headrace.site.site import Site
 
 CLIENTS_EACH = 250  # clients of one process
 QUIET_S = 5.0  # how long the processor time of waiting clients is measured: each calls once in that time
@@ -46,15 +44,6 @@ _NUMBERS = struct.Struct("<QQ")  # number of a product, and when it was pushed
 _PAYLOAD = bytes(1000 - _NUMBERS.size)
 
 
-class Usage(msgspec.Struct, frozen=True):
-    """What a process uses now."""
-
-    threads: int
-    memory_kib: int
-    processor_s: float
-    moment_s: float
-
-
 class Arrived(msgspec.Struct):
     """What the consumers of one process got: numbers of products, and nanoseconds since each was pushed."""
 
@@ -69,14 +58,14 @@ def run(place: Path, clients: int, stations: int, rate: float, seconds: float, p
     count = max(clients, int(rate * seconds))
     Queue.create(path, size="256MiB", durability="memory", origin="bench").close()
     with ExitStack() as parts:
-        (site,) = parts.enter_context(processes(_serve, [(path,)]))
+        (site,) = parts.enter_context(processes(serve, [(path, True)]))
         parts.callback(site.send, "stop")  # when the clients have left
         endpoint = site.recv()
         queue = parts.enter_context(connect(endpoint))
         channel = queue.channel("bench", "bench")
         for number in range(stations):
             channel.station(f"s{number}", f"bench/{number}")
-        before = _usage(site)
+        before = usage_of(site)
         shares = [len(part) for part in np.array_split(range(clients), -(-clients // CLIENTS_EACH))]
         progress(f"{clients} consumers and {clients} suppliers attach")
         firsts = [sum(shares[:place]) for place in range(len(shares))]
@@ -85,16 +74,16 @@ def run(place: Path, clients: int, stations: int, rate: float, seconds: float, p
             processes(_consume, [(endpoint, stations, *part) for part in parts_of_each], _READY_S)
         )
         suppliers = parts.enter_context(processes(_supply, [(endpoint, share) for share in shares], _READY_S))
-        waiting = [_usage(pipe) for pipe in (site, *consumers, *suppliers)]
+        waiting = [usage_of(pipe) for pipe in (site, *consumers, *suppliers)]
         progress("all of them wait")
         time.sleep(QUIET_S)
-        quiet = [_usage(pipe) for pipe in (site, *consumers, *suppliers)]
+        quiet = [usage_of(pipe) for pipe in (site, *consumers, *suppliers)]
         progress(f"{count:,} products, {rate:g} in a second")
         for number, pipe in enumerate(suppliers):
             pipe.send(("push", number, len(suppliers), count, stations, count / rate))
         for pipe in suppliers:
             pipe.recv()
-        loaded = [_usage(pipe) for pipe in (site, *consumers, *suppliers)]
+        loaded = [usage_of(pipe) for pipe in (site, *consumers, *suppliers)]
         _await_acknowledged(queue, stations, count)
         arrived = [_stop(pipe) for pipe in consumers]
         for pipe in suppliers:
@@ -162,33 +151,10 @@ def _deliveries(arrived: list[Arrived], count: int) -> Iterator[Figure]:
 # --- processes ------------------------------------------------------------------------------------
 
 
-def _usage(pipe: Connection) -> Usage:
-    pipe.send("usage")
-    usage: Usage = pipe.recv()
-    return usage
-
-
 def _stop(pipe: Connection) -> Arrived:
     pipe.send("stop")
     arrived: Arrived = pipe.recv()
     return arrived
-
-
-def _used() -> Usage:
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return Usage(int(status["Threads"]), int(status["VmRSS"].split()[0]), time.process_time(), time.monotonic())
-
-
-def _serve(parent: Connection, path: Path) -> None:
-    terms = SessionTerms("router", listen=("tcp/127.0.0.1:0",))
-    with Queue.open(path) as queue, open_session(terms) as session:
-        site = Site(session, queue, [])
-        parent.send("ready")
-        parent.send(locators(session)[0])
-        while parent.recv() != "stop":
-            gc.collect()
-            parent.send(_used())
-        site.close()
 
 
 def _consume(parent: Connection, endpoint: str, stations: int, first: int, count: int) -> None:
@@ -210,7 +176,7 @@ def _consume(parent: Connection, endpoint: str, stations: int, first: int, count
         await asyncio.sleep(0.5)  # each has sent its first get
         parent.send("ready")
         while await _message(parent) != "stop":
-            parent.send(_used())
+            parent.send(own_usage())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -242,7 +208,7 @@ def _supply(parent: Connection, endpoint: str, count: int) -> None:
         parent.send("ready")
         while (message := await _message(parent)) != "stop":
             if message == "usage":
-                parent.send(_used())
+                parent.send(own_usage())
             else:
                 await push(suppliers, *message[1:])
                 parent.send("done")

@@ -21,13 +21,12 @@ from pathlib import Path
 from headrace.bench.loopback_ssh import loopback_ssh
 from headrace.bench.processes import processes
 from headrace.bench.report import Announce, Figure
-from headrace.link.session import SessionTerms, locators, open_session
+from headrace.bench.site_process import serve
 from headrace.payload.fragments.receiver import FileReceiver
 from headrace.payload.fragments.sender import Sender, SenderStatistics
 from headrace.payload.fragments.source import list_sources
 from headrace.queue import AnyQueue, Queue
 from headrace.remote import connect
-from headrace.site.site import Site
 
 FEED = "files"
 WAYS = {
@@ -119,19 +118,9 @@ def _site(path: Path | None) -> Iterator[str]:
     if path is None:
         yield ""
         return
-    with processes(_serve, [(path,)]) as (pipe,):
+    with processes(serve, [(path,)]) as (pipe,):
         yield pipe.recv()
         pipe.send("stop")
-
-
-def _serve(parent: Connection, path: Path) -> None:
-    """A process: the site."""
-    with Queue.open(path) as queue, open_session(SessionTerms("router", listen=("tcp/127.0.0.1:0",))) as session:
-        site = Site(session, queue, [])
-        parent.send("ready")
-        parent.send(locators(session)[0])
-        parent.recv()
-        site.close()
 
 
 def _opened(where: str) -> AnyQueue:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from headrace.bench.processes import Pool
 from headrace.bench.report import Announce, Figure
-from headrace.bench.slices_remote import serve
+from headrace.bench.site_process import serve
 from headrace.queue import Queue
 from headrace.share.share import Share
 from headrace.slices.node import ProcessingNode

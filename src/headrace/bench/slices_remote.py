@@ -16,17 +16,15 @@ from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from headrace.bench.processes import processes
 from headrace.bench.report import Announce, Figure
-from headrace.link.session import SessionTerms, locators, open_session
+from headrace.bench.site_process import serve, usage_of
 from headrace.queue import Queue
 from headrace.remote.client.connect import connect
 from headrace.share.interface import AnySeat, Epochs, Load, Marks, Progress, Slices, Work
 from headrace.share.share import Share
-from headrace.site.site import Site
 
 SLICES = 256
 EACH_S = 0.5  # between two exchanges of a node
@@ -39,14 +37,6 @@ _NODES_EACH = 100  # of one process
 _ALL = np.arange(SLICES, dtype=np.uint32)
 _HEAD = 100_000  # products, so that there is something to confirm
 _READY_S = 300.0
-
-
-class Usage(msgspec.Struct, frozen=True):
-    """What the site has used until now."""
-
-    threads: int
-    processor_s: float
-    moment_s: float
 
 
 def run(place: Path, nodes: int, seconds: float, progress: Announce) -> Iterator[Figure]:
@@ -77,12 +67,12 @@ def _exchanges(share: Share, site: Connection, endpoint: str, seconds: float) ->
         share.give(0, seat.number, _ALL, "hand")
         held = seat.exchange(Progress()).holding
         assert held is not None
-        before, count, took = _usage(site), 0, list[float]()
+        before, count, took = usage_of(site), 0, list[float]()
         while (now := time.monotonic()) < before.moment_s + seconds / 2:
             count += 1
             seat.exchange(_progress(seat.version, held.slices, held.epochs, min(count, _HEAD), count))
             took.append(time.monotonic() - now)
-        after = _usage(site)
+        after = usage_of(site)
         seat.leave()
     busy_us = (after.processor_s - before.processor_s) / count * 1e6
     yield Figure("exchange-site", f"site: processor time of an exchange that confirms {SLICES} slices", busy_us, "µs",
@@ -119,9 +109,9 @@ def _crowd(site: Connection, endpoint: str, nodes: int, seconds: float) -> Itera
         for pipe in pipes:
             pipe.send("go")
         time.sleep(2 * EACH_S)
-        before = _usage(site)
+        before = usage_of(site)
         time.sleep(seconds)
-        after = _usage(site)
+        after = usage_of(site)
         for pipe in pipes:
             pipe.send("stop")
         counts = [pipe.recv() for pipe in pipes]
@@ -134,26 +124,6 @@ def _crowd(site: Connection, endpoint: str, nodes: int, seconds: float) -> Itera
 
 
 # --- processes ------------------------------------------------------------------------------------
-
-
-def _usage(pipe: Connection) -> Usage:
-    pipe.send("usage")
-    usage: Usage = pipe.recv()
-    return usage
-
-
-def serve(parent: Connection, path: Path) -> None:
-    """A process: a site with the queue at `path`, until the pipe says stop; it sends its endpoint first."""
-    terms = SessionTerms("router", listen=("tcp/127.0.0.1:0",))
-    with Queue.open(path) as queue, open_session(terms) as session:
-        site = Site(session, queue, [])
-        parent.send("ready")
-        parent.send(locators(session)[0])
-        while parent.recv() != "stop":
-            status = Path("/proc/self/status").read_text().splitlines()
-            threads = next(int(line.split()[1]) for line in status if line.startswith("Threads:"))
-            parent.send(Usage(threads, time.process_time(), time.monotonic()))
-        site.close()
 
 
 def _be_nodes(parent: Connection, endpoint: str, count: int) -> None:

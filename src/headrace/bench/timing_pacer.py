@@ -25,11 +25,10 @@ import numpy.typing as npt
 
 from headrace.bench.processes import processes
 from headrace.bench.report import Announce, Figure
+from headrace.bench.site_process import serve
 from headrace.kernel import _kernel as kernel
-from headrace.link.session import SessionTerms, locators, open_session
 from headrace.queue import AnyConsumer, Queue
 from headrace.remote import connect
-from headrace.site.site import Site
 from headrace.timing import Pacer, PacerStatistics
 from headrace.timing.jitter import jitter_of_each
 
@@ -130,7 +129,7 @@ def _over_site(folder: Path, kind: Kind, seconds: float) -> Stream:
     count = int(seconds * 1e6 / kind.spacing_us)
     Queue.create(path, size="64MiB", durability="memory").close()
     with contextlib.ExitStack() as parts:
-        (site,) = parts.enter_context(processes(_serve, [(path,)]))
+        (site,) = parts.enter_context(processes(serve, [(path,)]))
         parts.callback(site.send, "stop")
         endpoint = site.recv()
         queue = parts.enter_context(connect(endpoint))
@@ -195,13 +194,3 @@ def arrivals_ns(count: int, spacing_ns: int, seed: int = 16) -> Times:
     way = WAY_NS + randomly.gamma(2.0, GAMMA_NS, count)
     way += np.where(randomly.random(count) < SPIKES, randomly.random(count) * SPIKE_NS, 0.0)
     return (np.arange(count) * spacing_ns + way).astype(np.int64)
-
-
-def _serve(parent: Connection, path: Path) -> None:
-    terms = SessionTerms("router", listen=("tcp/127.0.0.1:0",))
-    with Queue.open(path) as queue, open_session(terms) as session:
-        site = Site(session, queue, [])
-        parent.send("ready")
-        parent.send(locators(session)[0])
-        parent.recv()
-        site.close()
