@@ -16,7 +16,7 @@ Nothing in a manifest is believed before `check_manifest` and, for its name, `na
 """
 
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from blake3 import blake3
@@ -33,6 +33,7 @@ FRAGMENT_BYTES_MAX = 1 << 30
 SIZE_MAX = FRAGMENTS_MAX * FRAGMENT_BYTES_MAX
 MANIFEST_BYTES_MAX = 8 << 20
 _USUAL_BYTES = 2 << 20
+Document = TypeVar("Document")
 Size = Annotated[int, msgspec.Meta(ge=0, le=SIZE_MAX)]
 Place = Annotated[int, msgspec.Meta(ge=0, lt=FRAGMENTS_MAX)]
 
@@ -102,13 +103,19 @@ encode_manifest = msgspec.json.Encoder().encode
 
 def decode_manifest(payload: bytes | memoryview) -> Manifest:
     """The manifest in a product, checked; FabricMessageError names what is invalid."""
-    if len(payload) > MANIFEST_BYTES_MAX:
-        raise FabricMessageError(f"the manifest has {len(payload)} bytes", f"the limit is {MANIFEST_BYTES_MAX}")
+    return check_manifest(decode_document(_DECODER, payload, MANIFEST_BYTES_MAX, "manifest"))
+
+
+def decode_document(
+    decoder: "msgspec.json.Decoder[Document]", payload: bytes | memoryview, bytes_max: int, what: str
+) -> Document:
+    """A manifest or a receipt that a stranger may have sent; FabricMessageError if it is too large or invalid."""
+    if len(payload) > bytes_max:
+        raise FabricMessageError(f"the {what} has {len(payload)} bytes", f"the limit is {bytes_max}")
     try:
-        manifest = _DECODER.decode(payload)
+        return decoder.decode(payload)
     except (msgspec.DecodeError, ValueError) as error:
-        raise FabricMessageError(f"the manifest is invalid: {error}", "it is ignored") from None
-    return check_manifest(manifest)
+        raise FabricMessageError(f"the {what} is invalid: {error}", "it is ignored") from None
 
 
 def check_manifest(manifest: Manifest) -> Manifest:

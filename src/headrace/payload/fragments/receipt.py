@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from headrace.errors import FabricMessageError
-from headrace.payload.fragments.manifest import FRAGMENTS_MAX, Place, Size
+from headrace.payload.fragments.manifest import FRAGMENTS_MAX, Place, Size, decode_document
 
 VERSION = 1
 RANGES_MAX = 256
@@ -64,12 +64,7 @@ def receipts_feed(feed: str) -> str:
 
 def decode_receipt(payload: bytes | memoryview) -> Receipt:
     """The receipt in a product; FabricMessageError names what is invalid."""
-    if len(payload) > RECEIPT_BYTES_MAX:
-        raise FabricMessageError(f"the receipt has {len(payload)} bytes", f"the limit is {RECEIPT_BYTES_MAX}")
-    try:
-        receipt = _DECODER.decode(payload)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise FabricMessageError(f"the receipt is invalid: {error}", "it is ignored") from None
+    receipt = decode_document(_DECODER, payload, RECEIPT_BYTES_MAX, "receipt")
     if receipt.version != VERSION:
         raise FabricMessageError(f"the receipt has version {receipt.version}", "run the same version at both ends")
     return receipt

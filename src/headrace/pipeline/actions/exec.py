@@ -18,7 +18,7 @@ from headrace.pipeline.actions.action import Context, Counts
 from headrace.pipeline.actions.dead_letters import DeadLetters, counted
 from headrace.pipeline.actions.prepared import PreparedRow, Recipe, Sender, SentRow, prepared_batches, rows_in
 from headrace.pipeline.actions.program import EndedError, HungError, Program, ProgramError, StartError
-from headrace.pipeline.rules.rule import PAYLOAD, ExecAction
+from headrace.pipeline.rules.rule import ExecAction
 
 FAILURES_MAX = 3  # consecutive rows; then each row has one attempt
 HANGS_MAX = 5  # consecutive attempts; then the rest of the batch is not tried
@@ -53,11 +53,7 @@ class ExecPerformer:
         self._letters = letters
         self._failures = 0  # consecutive rows
         self._hangs = 0
-        command = tuple((argument, "argument") for argument in action.command)
-        self.recipe = Recipe(
-            command,  # type: ignore[arg-type]
-            pattern, action.content or PAYLOAD, action.remove, metadata=action.metadata,
-        )  # fmt: skip
+        self.recipe = Recipe.of_command(action, pattern)
 
     def perform(self, frame: DataFrame, context: Context) -> Counts:
         self.recipe.check(frame.columns)

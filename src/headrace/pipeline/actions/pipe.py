@@ -24,7 +24,7 @@ from headrace.pipeline.actions.command_line import Item
 from headrace.pipeline.actions.dead_letters import DeadLetters
 from headrace.pipeline.actions.prepared import Recipe, Sender, SentRow, prepared_batches, rows_in
 from headrace.pipeline.actions.programs import Group, Programs
-from headrace.pipeline.rules.rule import PAYLOAD, Framing, PipeAction
+from headrace.pipeline.rules.rule import Framing, PipeAction
 
 
 def framed(content: bytes, framing: Framing) -> bytes:
@@ -43,11 +43,7 @@ class PipePerformer:
         self.name = name
         self.group = group or Group(Programs(), name)
         self._letters = letters
-        command = tuple((argument, "argument") for argument in action.command)
-        self.recipe = Recipe(
-            command,  # type: ignore[arg-type]
-            pattern, action.content or PAYLOAD, action.remove, metadata=action.metadata,
-        )  # fmt: skip
+        self.recipe = Recipe.of_command(action, pattern)
 
     def perform(self, frame: DataFrame, context: Context) -> Counts:
         self.recipe.check(frame.columns)

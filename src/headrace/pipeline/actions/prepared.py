@@ -36,7 +36,16 @@ from pyspark.sql import DataFrame
 from headrace.errors import PipelineError
 from headrace.pipeline.actions.ldm_metadata import with_metadata
 from headrace.pipeline.decoders.wmo import find_heading
-from headrace.pipeline.rules.rule import JSON, METADATA_COLUMNS, NOTHING, PAYLOAD, Metadata, Removed
+from headrace.pipeline.rules.rule import (
+    JSON,
+    METADATA_COLUMNS,
+    NOTHING,
+    PAYLOAD,
+    ExecAction,
+    Metadata,
+    PipeAction,
+    Removed,
+)
 from headrace.pipeline.rules.template import Template, showable, template
 from headrace.pipeline.rules.template_safety import Purpose
 
@@ -77,6 +86,12 @@ class Recipe:
     remove: tuple[Removed, ...] = ()
     ends_lines: bool = False
     metadata: Metadata = "none"
+
+    @classmethod
+    def of_command(cls, action: ExecAction | PipeAction, pattern: str | None) -> "Recipe":
+        """The arguments of a command, and what its program reads."""
+        texts: list[tuple[str, Purpose]] = [(argument, "argument") for argument in action.command]
+        return cls(tuple(texts), pattern, action.content or PAYLOAD, action.remove, metadata=action.metadata)
 
     def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         rows = with_valid_text(rows)
