@@ -81,6 +81,12 @@ def _enter(outer: int, folder: str, name: str) -> int:
         ) from None
 
 
+def sync_folder(root: Path, name: str) -> None:
+    """Wait until the disk has the name of this file."""
+    with folder_of(root, name) as (folder, _):
+        os.fsync(folder)
+
+
 def found(folder: int, last: str) -> os.stat_result | None:
     """What has this name already; a link counts as itself."""
     try:

@@ -137,16 +137,21 @@ class Partial:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def finish(self, root: Path, existing: str) -> str:
-        """Give the file its name; the name. NameRefusedError if it must not have it, and the partial file stays."""
-        manifest = self.manifest
+    def sync(self) -> None:
+        """Wait until the disk has it. After an OSError, discard it: what the system dropped is not tried again."""
         os.fsync(self._file)
+
+    def take_name(self, root: Path, existing: str) -> str:
+        """Give the file its name, after `sync`; the name. Its folder is to be synced.
+
+        NameRefusedError if it must not have the name, and the partial file stays.
+        """
+        manifest = self.manifest
         os.fchmod(self._file, manifest.mode)
         os.utime(self._file, ns=(manifest.mtime_ns, manifest.mtime_ns))
         with names.folder_of(root, manifest.name) as (folder, last):
             last = allowed_name(folder, last, existing)
             os.rename(self._path, last, dst_dir_fd=folder)
-            os.fsync(folder)
         return "/".join([*manifest.name.split("/")[:-1], last])
 
     def close(self) -> None:
