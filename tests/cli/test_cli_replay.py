@@ -19,7 +19,7 @@ import pytest
 
 from headrace import Lost, Queue
 from headrace.cli import replay_keys, replay_run
-from headrace.cli.replay_control import command, obey
+from headrace.cli.replay_control import command, controlled, obey
 from headrace.testing import MockClock
 from headrace.timing.replay.run import KEPT_MAX, Run, RunFile, folder, forget_old, held, read_runs
 from support.commandline import PROGRAM, fill, objects
@@ -361,3 +361,26 @@ def _drain(terminal: int) -> None:
     with contextlib.suppress(OSError):
         while os.read(terminal, 4096):
             pass
+
+
+def test_the_command_that_ends_a_replay_gets_its_reply(path: Path) -> None:
+    """The replay ends as soon as it goes on, and its process waits until the command knows."""
+    fill(path, 3)
+    told: list[dict[str, Any]] = []
+    with Queue.open(path) as queue, queue.replay("oldest", "next") as replay:
+        resume, is_over = replay.resume, threading.Event()
+
+        def resume_and_end() -> None:
+            resume()
+            is_over.set()
+            caller.join(0.5)  # time for a process that does not wait
+
+        replay.resume = resume_and_end  # type: ignore[method-assign]
+        with controlled(replay, 7):
+            caller = threading.Thread(target=lambda: told.append(command(7, "resume")))
+            caller.start()
+            assert is_over.wait(240)
+        is_replied = [thread for thread in threading.enumerate() if thread.name == "headrace-control"] == []
+        caller.join(240)
+    assert is_replied
+    assert told[0]["products"] == 0

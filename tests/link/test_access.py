@@ -168,7 +168,7 @@ def test_a_principal_that_may_receive_gets_its_feeds_heartbeats_tokens_and_repli
     assert alice.heard.keys == ["headrace/live/hub/own/wx/radar/KFTG", "headrace/live/hub/all/wx/text"]
     assert alice.ask("headrace/log/hub") == [b"answer"]
     assert alice.ask("headrace/call/hub") == [b"answer"]
-    assert alice.alive("headrace/site/*") == ["headrace/site/hub"]
+    until(lambda: alice.alive("headrace/site/*") == ["headrace/site/hub"], "the token is there for a query, too")
     token = alice.session.liveliness().declare_token("headrace/client/hub/1")
     until(lambda: "headrace/client/hub/1" in hub.tokens, "alice's token")
     token.undeclare()

@@ -73,6 +73,7 @@ def controlled(replay: "Replay", run: int) -> Iterator[None]:
         finally:
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
+            server.join(_REPLY_S)  # the command that has ended the replay gets its reply
             listener.close()
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(address)
