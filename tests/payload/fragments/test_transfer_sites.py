@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headrace.errors import TransferError
 from payload.fragments.transfers import FEED, Receiving, make_file, send
 from support.fleet import Fabric, want
 from support.serving import Served, Wire
@@ -43,6 +44,22 @@ def test_fragments_that_the_queue_of_the_receiver_cannot_take_are_refused(fabric
     assert sent[0].problem == (
         "'big.bin' comes in fragments of 508.0 KiB, and the queue of the receiver takes 256.0 KiB at most"
     )
+
+
+def test_a_site_on_the_way_that_is_too_small_is_named_by_its_problems_and_to_the_sender(
+    fabric: Fabric, tmp_path: Path
+) -> None:
+    there = fabric.add("there", want(f"{FEED}/receipts"), size="128MiB")
+    fabric.add("between", want(FEED), want(f"{FEED}/receipts", name="back"), near=("there",), size="1MiB")
+    here = fabric.add("here", want(FEED, "next", "between"), near=("between",), size="128MiB")
+    with Receiving(here, tmp_path / "in"):
+        with pytest.raises(
+            TransferError, match=r"none of its fragments of 508\.0 KiB does, after 5 attempts"
+        ) as raised:
+            send(there, make_file(tmp_path / "big.bin", SIZE))
+    assert "enlarge that queue" in raised.value.hint
+    problems = fabric.sites["between"].problems()
+    assert [each.kind for each in problems if "refused" in each.text] == ["refused"]
 
 
 def test_a_file_arrives_over_links_that_flap_at_both_ends(shared_memory: Path, tmp_path: Path) -> None:

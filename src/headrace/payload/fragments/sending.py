@@ -20,8 +20,10 @@ from headrace.payload.fragments.manifest import HASH_BYTES, Manifest, hash_of, z
 from headrace.payload.fragments.ranges import Numbers, numbers_of
 from headrace.payload.fragments.receipt import Receipt, TransferState
 from headrace.payload.fragments.source import Source
+from headrace.units import format_size
 
 ATTEMPTS_MAX = 20  # of one fragment
+NOTHING_CAME_MAX = 5  # attempts if no fragment at all has reached a receiver that reads
 ON_ITS_WAY = np.iinfo(np.int64).max  # instead of a sequence: it is being put
 _KNOWN_ANSWER_S = 10.0  # that a receiver has to answer after it was heard of
 
@@ -143,14 +145,23 @@ class Sending:
         if is_fresh:
             self.has_answer, self.problem = True, state.problem
             lost = exact & missing & (self.sent <= receipt.seen)
-            self._check_attempts(lost, receipt.where)
+            self._check_attempts(lost, receipt)
             self.to_send |= lost
         self.to_send &= ~np.logical_and.reduce(list(self.held.values()))  # what every receiver has that told about it
         return before is None or bool(now.sum() > before.sum())
 
-    def _check_attempts(self, lost: Numbers, where: str) -> None:
-        if (self.attempts[lost] >= ATTEMPTS_MAX).any():
+    def _check_attempts(self, lost: Numbers, receipt: Receipt) -> None:
+        attempts = int(self.attempts[lost].max(initial=0))
+        has_come = (self.held[receipt.receiver] & ~numbers_of(self.manifest.holes, self.manifest.count)).any()
+        if attempts >= NOTHING_CAME_MAX and not has_come:
             raise TransferError(
-                f"receiver {where} asked {ATTEMPTS_MAX} times for the same fragment of {self.manifest.name}",
+                f"manifests of {self.manifest.name} reach receiver {receipt.where}, and none of its fragments of "
+                f"{format_size(self.manifest.fragment_bytes)} does, after {attempts} attempts",
+                "a site on the way refuses them if they exceed a quarter of its queue (headrace sites names the "
+                "problem): enlarge that queue, or send through a smaller one",
+            )
+        if attempts >= ATTEMPTS_MAX:
+            raise TransferError(
+                f"receiver {receipt.where} asked {ATTEMPTS_MAX} times for the same fragment of {self.manifest.name}",
                 "check its disk and its queue (headrace queue check)",
             )
