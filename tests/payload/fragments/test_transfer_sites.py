@@ -52,11 +52,11 @@ def test_a_site_on_the_way_that_is_too_small_is_named_by_its_problems_and_to_the
     there = fabric.add("there", want(f"{FEED}/receipts"), size="128MiB")
     fabric.add("between", want(FEED), want(f"{FEED}/receipts", name="back"), near=("there",), size="1MiB")
     here = fabric.add("here", want(FEED, "next", "between"), near=("between",), size="128MiB")
-    with Receiving(here, tmp_path / "in"):
-        with pytest.raises(
-            TransferError, match=r"none of its fragments of 508\.0 KiB does, after 5 attempts"
-        ) as raised:
-            send(there, make_file(tmp_path / "big.bin", SIZE))
+    with (
+        Receiving(here, tmp_path / "in"),
+        pytest.raises(TransferError, match=r"none of its fragments of 508\.0 KiB does, after 5 attempts") as raised,
+    ):
+        send(there, make_file(tmp_path / "big.bin", SIZE))
     assert "enlarge that queue" in raised.value.hint
     problems = fabric.sites["between"].problems()
     assert [each.kind for each in problems if "refused" in each.text] == ["refused"]
