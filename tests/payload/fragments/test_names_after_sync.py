@@ -13,7 +13,7 @@ from headrace import Queue
 from headrace.payload.fragments.partial import Partial
 from payload.fragments.transfers import Receiving, make_file, send
 
-FILES = 1500  # more than may be on their way at once
+FILES = 1100  # more than may be on their way at once
 
 
 @pytest.fixture
@@ -22,9 +22,9 @@ def queue(make_quick: Callable[..., Queue]) -> Queue:
 
 
 def test_small_files_are_synced_together_and_named_afterwards(
-    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, shared_memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "many"
+    folder, root = tmp_path / "many", shared_memory / "in"
     folder.mkdir()
     for number in range(FILES):
         (folder / f"{number}").write_bytes(b"%d" % number)
@@ -43,14 +43,14 @@ def test_small_files_are_synced_together_and_named_afterwards(
 
     monkeypatch.setattr(os, "fsync", note_sync)
     monkeypatch.setattr(os, "rename", note_name)
-    with Receiving(queue, tmp_path / "in", once=True) as receiving:
+    with Receiving(queue, root, once=True) as receiving:
         receiving.join()
     assert receiving.error is None
     assert [each.state for each in receiving.received if each.state != "done"] == []
     assert is_named_unsynced == [False] * FILES
     folders = [each for each in synced if not each.endswith(".part")]
     assert len(folders) < FILES / 10, "the folder is synced once for many files"
-    assert all((tmp_path / "in" / "many" / f"{number}").read_bytes() == b"%d" % number for number in range(FILES))
+    assert all((root / "many" / f"{number}").read_bytes() == b"%d" % number for number in range(FILES))
 
 
 def test_a_file_whose_sync_failed_is_received_again(
@@ -68,10 +68,10 @@ def test_a_file_whose_sync_failed_is_received_again(
 
     monkeypatch.setattr(Partial, "sync", fail_once)
     with Receiving(queue, tmp_path / "in"):
-        told, sent = send(queue, file)
+        _, sent = send(queue, file)
+    assert not failures
     assert [each.state for each in sent] == ["done"]
     assert (tmp_path / "in" / "big.bin").read_bytes() == file.read_bytes()
-    assert told.again_bytes == 3_000_000
 
 
 def test_a_folder_that_cannot_be_synced_at_first_does_not_cost_the_files(

@@ -20,7 +20,6 @@ One thread decides and puts; others read and hash ahead of it, and one follows t
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -32,7 +31,7 @@ from headrace.payload.fragments.listening import Listener
 from headrace.payload.fragments.putting import Putting, SendQueue
 from headrace.payload.fragments.reading import Piece, ReadAhead
 from headrace.payload.fragments.receipt import Receipt, receipts_feed
-from headrace.payload.fragments.sending import Sending, Sent
+from headrace.payload.fragments.sending import SenderStatistics, Sending, Sent
 from headrace.payload.fragments.source import Source
 from headrace.units import format_count, format_size
 
@@ -45,18 +44,6 @@ _ANSWER_S = 1.0  # that receivers have to tell what they hold, if none is known
 _KNOWN_ANSWER_S = 10.0  # if one is
 _REMIND_S = (2.0, 4.0, 8.0, 15.0, 30.0)
 _SLEEP_S = 0.25
-
-
-@dataclass(slots=True)
-class SenderStatistics:
-    files: int = 0
-    bytes: int = 0  # of all files
-    finished: int = 0
-    failed: int = 0
-    sent_bytes: int = 0  # by this process
-    again_bytes: int = 0  # of these, sent by this process before
-    held_bytes: int = 0  # that were not sent: receivers had them already, or they are holes
-    waits_for: str = ""  # empty while it sends
 
 
 class Sender:

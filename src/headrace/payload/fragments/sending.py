@@ -1,4 +1,4 @@
-"""Sending: the account of one transfer at its sender.
+"""Sending: the account of one transfer at its sender, and what is told of all of them.
 
 Which fragments are to be sent, where in the queue those are that were put, their hashes, and what each receiver has
 told. It follows from receipts what has to be sent again: what a receiver misses although it has read beyond it.
@@ -37,6 +37,18 @@ class Sent:
     state: str  # done, refused, withdrawn, put
     receivers: tuple[str, ...] = ()
     problem: str = ""
+
+
+@dataclass(slots=True)
+class SenderStatistics:
+    files: int = 0
+    bytes: int = 0  # of all files
+    finished: int = 0
+    failed: int = 0
+    sent_bytes: int = 0  # by this process
+    again_bytes: int = 0  # of these, sent by this process before
+    held_bytes: int = 0  # that were not sent: receivers had them already, or they are holes
+    waits_for: str = ""  # empty while it sends
 
 
 @dataclass(slots=True)
