@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.extras import require
+from headrace.product.options import Fragment, fragment_in
 from headrace.product.product import Product
 from headrace.units import format_count
 
@@ -195,6 +196,12 @@ class Batch:
     def record(self, place: int) -> bytes:
         """The product at one place as a record, the form it has on disk and on the wire."""
         return self._rows.record(place)
+
+    def fragments(self) -> dict[int, Fragment]:
+        """The products that are fragments of something larger: their places, and which part each is."""
+        places = np.flatnonzero(self.columns["options_bytes"]).tolist()
+        found = ((place, fragment_in(self._rows.options(place))) for place in places)
+        return {place: fragment for place, fragment in found if fragment is not None}
 
     # --- what was skipped, by cause ---------------------------------------------------------------
 

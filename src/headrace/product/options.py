@@ -69,6 +69,10 @@ class Fragment:
     number: int  # from 0 on
     count: int
 
+    def __str__(self) -> str:
+        """For people: which part it is; the manifest, which lists the parts, is the last by number."""
+        return "manifest" if self.number == self.count - 1 else f"part {self.number + 1} of {self.count - 1}"
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -180,6 +184,16 @@ def run_in(block: bytes) -> int:
             return int.from_bytes(block[place + 2 : place + 10], "little")
         place += 2 + block[place + 1]
     return 0
+
+
+def fragment_in(block: bytes) -> Fragment | None:
+    """The mark of a fragment, if the block has one. Quicker than `decode_options`, for whole batches."""
+    place = 0
+    while place + 2 <= len(block) and block[place] <= _FRAGMENT:
+        if block[place] == _FRAGMENT:
+            return Fragment(*_PART.unpack_from(block, place + 2))
+        place += 2 + block[place + 1]
+    return None
 
 
 def _entries(block: bytes) -> list[tuple[int, bytes]]:

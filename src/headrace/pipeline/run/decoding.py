@@ -17,10 +17,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from headrace.pipeline.decoders.decoder import ERROR, PAYLOAD, Decoder
 from headrace.pipeline.rules.rule import Rule
 from headrace.pipeline.rules.views import decoder_of
-from headrace.pipeline.source.columns import SCHEMA
+from headrace.pipeline.source.columns import FRAGMENT, SCHEMA
 from headrace.units import format_age
 
 PAYLOAD_MAX = 1 << 20  # bytes kept of a product that could not be decoded
+NO_PRODUCT = (
+    "a fragment of something larger: read this feed with a program that joins (headrace.joined), or put smaller "
+    "products"
+)
 _ROWS = 4096  # in one batch: each has the columns of its product, and properties may be long
 
 Batches = Iterator[pa.RecordBatch]
@@ -30,6 +34,23 @@ def decoded(products: DataFrame, rule: Rule, folder: Path) -> DataFrame:
     """The rows that the rule's decoder produces from these products, and the errors."""
     schema = decoded_schema(decoder_of(rule, folder).schema)
     return products.mapInArrow(_decode_with(rule, folder), from_arrow_schema(schema))
+
+
+def marked(products: DataFrame) -> DataFrame:
+    """The products themselves, with an error for each fragment of something larger: it is no product."""
+    is_fragment = col(FRAGMENT).isNotNull()
+    payload = when(is_fragment, substring("payload", 1, PAYLOAD_MAX))
+    return products.withColumns({ERROR: when(is_fragment, lit(NO_PRODUCT)), PAYLOAD: payload}).drop(FRAGMENT)
+
+
+def parted(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Whole products, and fragments of something larger, both without the column that tells them apart."""
+    if FRAGMENT not in rows.schema.names:
+        return rows, rows.slice(0, 0)
+    mark, rows = rows.column(FRAGMENT), rows.drop_columns([FRAGMENT])
+    if mark.null_count == len(mark):
+        return rows, rows.slice(0, 0)
+    return rows.filter(mark.is_null()), rows.filter(mark.is_valid())
 
 
 def ship_decoders(spark: SparkSession, rules: Iterable[Rule], folder: Path, aside: Path) -> None:
@@ -52,9 +73,7 @@ def without_future(frame: DataFrame, rule: Rule) -> DataFrame:
     Such a time would move the watermark there, and Spark would silently drop every row that comes in time.
     """
     if rule.decode is None:
-        frame = frame.withColumn(ERROR, lit(None).cast("string")).withColumn(
-            PAYLOAD, substring("payload", 1, PAYLOAD_MAX)
-        )
+        frame = frame.withColumn(PAYLOAD, substring("payload", 1, PAYLOAD_MAX))
     column, ahead = rule.watermark_column, f"{rule.watermark_ahead_s} seconds"
     # current_timestamp() is the time of the batch, the same when it is repeated.
     future = expr(f"`{column}` > current_timestamp() + interval '{ahead}'")
@@ -75,7 +94,11 @@ def _decode_with(rule: Rule, folder: Path) -> Callable[[Batches], Batches]:
     def decode(batches: Batches) -> Batches:
         decoder = decoder_of(rule, folder)
         for batch in batches:
-            yield from decode_batch(batch, decoder)
+            products, fragments = parted(batch)
+            yield from decode_batch(products, decoder)
+            if fragments.num_rows:
+                places = range(fragments.num_rows)
+                yield _errors(fragments, [(place, NO_PRODUCT) for place in places], decoder)
 
     return decode
 
@@ -90,10 +113,16 @@ def decode_batch(batch: pa.RecordBatch, decoder: Decoder) -> Batches:
         produced = {name: part.column(name) for name in decoder.schema.names}
         yield _row_batch(schema, headers.take(part.column("place")), produced)
     if errors:
-        bad = batch.take(pa.array([place for place, _ in errors], pa.int32()))
-        payloads = [payload[:PAYLOAD_MAX] for payload in bad.column("payload").to_pylist()]
-        wrong = {ERROR: pa.array([why for _, why in errors], pa.string()), PAYLOAD: pa.array(payloads, pa.binary())}
-        yield _row_batch(schema, bad, dict.fromkeys(decoder.schema.names) | wrong)
+        yield _errors(batch, errors, decoder)
+
+
+def _errors(batch: pa.RecordBatch, errors: Iterable[tuple[int, str]], decoder: Decoder) -> pa.RecordBatch:
+    """A row for each product that is refused: its place and why."""
+    places, reasons = zip(*errors, strict=True)
+    bad = batch.take(pa.array(places, pa.int32()))
+    payloads = [payload[:PAYLOAD_MAX] for payload in bad.column("payload").to_pylist()]
+    wrong = {ERROR: pa.array(reasons, pa.string()), PAYLOAD: pa.array(payloads, pa.binary())}
+    return _row_batch(decoded_schema(decoder.schema), bad, dict.fromkeys(decoder.schema.names) | wrong)
 
 
 def _row_batch(schema: pa.Schema, products: pa.RecordBatch, produced: dict[str, object]) -> pa.RecordBatch:

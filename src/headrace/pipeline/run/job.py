@@ -32,9 +32,9 @@ from headrace.pipeline.rules.conflicts import ldm_warnings
 from headrace.pipeline.rules.otherwise import rules_above
 from headrace.pipeline.rules.rule import AlertAction, PipeAction, Rule, RuleFile
 from headrace.pipeline.run.checkpoint import locked_checkpoint, position_of, remove_unfinished_entries
-from headrace.pipeline.run.decoding import decoded, ship_decoders, without_future
+from headrace.pipeline.run.decoding import decoded, marked, ship_decoders, without_future
 from headrace.pipeline.run.matching import without_selected
-from headrace.pipeline.run.micro_batch import BatchHandler, decoded_rows, errors_name, queried
+from headrace.pipeline.run.micro_batch import READ, BatchHandler, decoded_rows, errors_name, queried
 from headrace.pipeline.run.shared_batch import PlainHandler, SelectedHandler
 from headrace.pipeline.run.sharing import Query, arranged, load_record, save_record
 from headrace.pipeline.run.status import RuleStatus, save_status, update_from_spark
@@ -198,13 +198,16 @@ class Job:
         folder = self._file.path.parent
 
         def rows_of(frame: DataFrame, handler: BatchHandler) -> DataFrame:
-            return frame if handler.rule.decode is None else decoded(frame, handler.rule, folder)
+            return marked(frame) if handler.rule.decode is None else decoded(frame, handler.rule, folder)
 
         return [(query.name, products, SelectedHandler(entries, handlers, rows_of).handle)]
 
     def _handler(self, rule: Rule, query: Query, status: RuleStatus) -> BatchHandler:
         terms = self._file.pipeline
-        letters, state = self._letters(), checkpoint_of(terms) / "state" / query.name
+        letters, state = (
+            self._letters("decode" if rule.decode or rule.watermark_s is not None else READ),
+            checkpoint_of(terms) / "state" / query.name,
+        )
         if query.is_shared and not query.is_plain:
             state /= rule.name
         actions = [
@@ -217,8 +220,8 @@ class Job:
             state,
         )  # fmt: skip
 
-    def _letters(self) -> DeadLetters:
-        return DeadLetters(dead_letters(self._file.pipeline))
+    def _letters(self, action: str = READ) -> DeadLetters:
+        return DeadLetters(dead_letters(self._file.pipeline), action)
 
     def _plan_rule(self, products: DataFrame, handler: BatchHandler) -> list[Plan]:
         """The streams of a rule that has a query of its own. RuleError: Spark rejects the rule."""
@@ -229,9 +232,9 @@ class Job:
 
     def _planned_rule(self, products: DataFrame, handler: BatchHandler) -> list[Plan]:
         rule = handler.rule
-        frame = products if rule.decode is None else decoded(products, rule, self._file.path.parent)
+        frame = marked(products) if rule.decode is None else decoded(products, rule, self._file.path.parent)
         frame = frame if rule.watermark_s is None else without_future(frame, rule)
-        rows = decoded_rows(frame) if ERROR in frame.columns else frame
+        rows = decoded_rows(frame)
         if rule.watermark_s is not None:
             rows = rows.withWatermark(str(rule.watermark_column), f"{rule.watermark_s} seconds")
         if rule.sql is not None:
@@ -261,6 +264,7 @@ class Job:
             .option("maxProductsPerTrigger", terms.max_products)
             .option("maxBytesPerTrigger", terms.max_bytes)
             .option("maxBytesPerPartition", _PARTITION_BYTES)
+            .option("fragments", "true")  # which become dead letters
             .option("failOnDataLoss", str(terms.on_loss != "count").lower())
             .option("station", station_of(self._file, query))
             .option("blocking", str(terms.on_loss == "hold").lower())

@@ -22,6 +22,8 @@ from headrace.pipeline.run.checkpoint import flush_entries
 from headrace.pipeline.run.status import RuleStatus
 from headrace.pipeline.source.open_queues import QueueAddress
 
+READ = "read"  # what dead letters have as their action if no action and no decoder got the product
+
 log = logging.getLogger("headrace.pipeline")
 
 
@@ -42,20 +44,19 @@ class BatchHandler:
         self._counted: dict[str, int] = {}  # the last batch
 
     def handle(self, frame: DataFrame, batch_id: int) -> None:
-        """Handle rows and decoding errors together."""
+        """Handle rows and errors together: products that could not be decoded, and fragments."""
         if not self._is_shared:
             flush_entries(self._checkpoint / self.rule.name, batch_id)
-        if self.rule.decode is None:
-            self._act(frame if self.rule.sql is None else queried(frame, self.rule), batch_id)
-            return
-        frame = frame.persist()
+        is_held = self._is_shared and self.rule.decode is None  # by the query
+        frame = frame if is_held else frame.persist()
         try:
             errors = self._write_dead_letters(frame.filter(f"{ERROR} is not null"), batch_id)
             rows = decoded_rows(frame)
             self._act(rows if self.rule.sql is None else queried(rows, self.rule), batch_id)
-            self._count_errors(errors, batch_id)
+            self.count_errors(errors, batch_id)
         finally:
-            frame.unpersist()
+            if not is_held:
+                frame.unpersist()
 
     def handle_rows(self, rows: DataFrame, batch_id: int) -> None:
         """Handle rows of a stream that contains the rule's SQL, with state."""
@@ -68,9 +69,9 @@ class BatchHandler:
             rows.unpersist()
 
     def handle_errors(self, errors: DataFrame, batch_id: int) -> None:
-        """Handle products of such a stream that could not be decoded."""
+        """Handle products of such a stream that are refused."""
         flush_entries(self._checkpoint / errors_name(self.rule), batch_id)
-        self._count_errors(self._write_dead_letters(errors, batch_id), batch_id)
+        self.count_errors(self._write_dead_letters(errors, batch_id), batch_id)
 
     def _act(self, rows: DataFrame, batch_id: int) -> None:
         shared = len(self.actions) > 1
@@ -96,15 +97,17 @@ class BatchHandler:
         letters = errors.selectExpr("sequence", "feed", "ident", f"{PAYLOAD} as payload", f"{ERROR} as error")
         return self._letters.perform(letters, self.context(batch_id))
 
-    def _count_errors(self, counts: Counts, batch_id: int) -> None:
+    def count_errors(self, counts: Counts, batch_id: int) -> None:
+        """Add the products of a batch that no action got, by cause, to the status."""
         if not self._is_first("errors", batch_id):
             return
         self.status.errors += counts.failed
         causes = dict(self.status.causes)
         for cause in add_causes(causes, counts.causes):
+            who = "the rule" if self.rule.decode is None else "the decoder"
             log.warning(
-                "rule %s: the decoder refuses products, which become dead letters: %s (%d so far)",
-                self.rule.name, cause, causes[cause],
+                "rule %s: %s refuses products, which become dead letters: %s (%d so far)",
+                self.rule.name, who, cause, causes[cause],
             )  # fmt: skip
         self.status.causes = causes  # replaced, never changed: another thread writes the status
 

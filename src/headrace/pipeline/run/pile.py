@@ -37,11 +37,12 @@ from headrace.pipeline.actions.prepared import (
     prepared_parts,
     with_valid_text,
 )
+from headrace.pipeline.run.decoding import NO_PRODUCT, parted
 from headrace.pipeline.run.matching import selecting
 
 SLICE_ROWS = 10_000
 SLICE_BYTES = 16 << 20
-INDEX, END = -1, -2  # kinds of messages; others are the numbers of forms
+INDEX, END, FRAGMENTS = -1, -2, -3  # kinds of messages; others are the numbers of forms
 
 _MESSAGES = "kind int, message binary"
 _CONTENTS = pa.schema({"place": pa.int32(), "content": pa.binary()})
@@ -49,6 +50,8 @@ _INDEX = pa.schema([
     pa.field("action", pa.int32()), pa.field("place", pa.int32()), *ORIGIN, pa.field("texts", pa.list_(pa.string())),
     pa.field("error", pa.string()),
 ])  # fmt: skip
+
+_FRAGMENTS = pa.schema([pa.field("rule", pa.int32()), *ORIGIN, pa.field("payload", pa.binary())])
 
 Message = tuple[int, bytes]  # kind, and a batch in Arrow's format
 NumberedRow = tuple[int, PreparedRow]  # a row, and the number of its action
@@ -72,7 +75,10 @@ class Sorter:
         return list(dict.fromkeys(recipe.form for _, recipe in self.recipes))
 
     def messages(self, rows: pa.RecordBatch) -> Iterator[Message]:
-        """The messages of these rows, slice by slice."""
+        """The messages of these rows, slice by slice. Fragments of something larger have messages of their own."""
+        rows, fragments = parted(rows)
+        if fragments.num_rows:
+            yield from self._refused(with_valid_text(fragments))
         for part in _slices(rows):
             yield from self._slice(with_valid_text(part))
 
@@ -95,6 +101,17 @@ class Sorter:
         whole = pa.Table.from_batches(index).combine_chunks().to_batches()[0]
         yield from ((INDEX, message_of(part)) for part in prepared_parts(whole))
         yield END, b""
+
+    def _refused(self, fragments: pa.RecordBatch) -> Iterator[Message]:
+        """Fragments, for each rule that selects them: no action gets them."""
+        own = {rule for rule, _ in self.recipes}
+        for rule, places in self._places(fragments).items():
+            if rule in own:
+                chosen = fragments.take(pa.array(places, pa.int32()))
+                number = pa.array(np.full(len(places), rule, np.int32))
+                columns = [number, *origin(chosen), chosen.column("payload")]
+                batch = pa.RecordBatch.from_arrays(columns, schema=_FRAGMENTS)
+                yield from ((FRAGMENTS, message_of(part)) for part in prepared_parts(batch))
 
     def _places(self, rows: pa.RecordBatch) -> dict[int, list[int]]:
         """The rows of each rule that has any."""
@@ -194,6 +211,13 @@ class Pile:
         for spot in spots:
             for entry in _ENTRIES.decode(self._read(spot)):
                 yield entry[0], number, entry
+
+
+def refused_rows(message: bytes) -> Iterator[NumberedRow]:
+    """The fragments in a message, each with the number of its rule."""
+    for batch in parts_of_message(message):
+        for rule, sequence, feed, ident, payload in zip(*(each.to_pylist() for each in batch.columns), strict=True):
+            yield rule, PreparedRow([], payload, NO_PRODUCT, sequence, feed, ident)
 
 
 def sorted_messages(frame: DataFrame, sorter: Sorter) -> Iterator[Message]:

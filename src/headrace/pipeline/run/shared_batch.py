@@ -9,7 +9,7 @@ rules that have done it do not do it again. So a rule that cannot write holds up
 of them skips or repeats a row.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from headrace.errors import PipelineError, TargetError
-from headrace.pipeline.actions import Counts, DeadLetters
+from headrace.pipeline.actions import Context, Counts, DeadLetters
 from headrace.pipeline.actions.disk import disk_error
 from headrace.pipeline.actions.exec import ExecPerformer, perform_programs
 from headrace.pipeline.actions.file import FilePerformer
@@ -28,8 +28,9 @@ from headrace.pipeline.actions.pipe import PipePerformer, perform_pipes
 from headrace.pipeline.actions.prepared import Sender
 from headrace.pipeline.rules.rule import Rule
 from headrace.pipeline.run.checkpoint import flush_entries
-from headrace.pipeline.run.micro_batch import BatchHandler
-from headrace.pipeline.run.pile import Pile, Sorter, sorted_messages
+from headrace.pipeline.run.decoding import NO_PRODUCT
+from headrace.pipeline.run.micro_batch import READ, BatchHandler
+from headrace.pipeline.run.pile import FRAGMENTS, Message, Pile, Sorter, refused_rows, sorted_messages
 from headrace.units import format_count
 
 Plain = FilePerformer | ExecPerformer | PipePerformer  # performers of a plain rule
@@ -49,6 +50,8 @@ class PlainHandler:
         self._sorter = _sorter([handler.rule for handler in handlers], self._senders, rules)
         numbers = {form: number for number, form in enumerate(self._sorter.forms)}
         self._forms = [numbers[recipe.form] for _, recipe in self._sorter.recipes]  # by action
+        places = {rule.name: place for place, rule in enumerate(rules)}
+        self._members = {places[handler.rule.name]: handler for handler in handlers}  # by number of the rule
         self._done = Done()
 
     def handle(self, frame: DataFrame, batch_id: int) -> None:
@@ -57,8 +60,7 @@ class PlainHandler:
         try:
             with TemporaryFile(dir=self._entries) as file:
                 pile = Pile(file, self._forms)
-                for kind, message in sorted_messages(frame, self._sorter):
-                    pile.add(kind, message)
+                refused = self._pile_up(sorted_messages(frame, self._sorter), pile, batch_id)
                 for numbers in self._in_units(number for number in pile.numbers() if number not in done):
                     with failures.of(self._label(numbers)):
                         counts = self._perform(numbers, pile, batch_id)
@@ -67,6 +69,25 @@ class PlainHandler:
             raise disk_error(error, self._entries) from error
         failures.report()
         self._count(done, batch_id)
+        for number, count in refused.items():
+            self._members[number].count_errors(Counts(failed=count, causes={NO_PRODUCT: count}), batch_id)
+
+    def _pile_up(self, messages: Iterable[Message], pile: Pile, batch_id: int) -> Counter[int]:
+        """Pile the rows up. Fragments become dead letters instead; return their number by rule."""
+        refused = Counter[int]()
+        with self._letters.writing(self._context(batch_id), READ) as letters:
+            for kind, message in messages:
+                if kind != FRAGMENTS:
+                    pile.add(kind, message)
+                    continue
+                for number, row in refused_rows(message):
+                    letters.rule = self._members[number].rule.name
+                    letters.add(row, NO_PRODUCT)
+                    refused[number] += 1
+        return refused
+
+    def _context(self, batch_id: int) -> Context:
+        return replace(self._handlers[0].context(batch_id), rule=self._entries.name)
 
     def _in_units(self, numbers: Iterable[int]) -> Iterator[list[int]]:
         """Actions that are done together, because they may write to the same files or programs."""
@@ -78,7 +99,7 @@ class PlainHandler:
     def _perform(self, numbers: list[int], pile: Pile, batch_id: int) -> Mapping[Sender, Counts]:
         """Perform the actions of a unit."""
         rows = ((self._senders[number], row) for number, row in pile.rows(numbers))
-        context = replace(self._handlers[numbers[0]].context(batch_id), rule=self._entries.name)
+        context = self._context(batch_id)
         first = self._senders[numbers[0]].performer
         if isinstance(first, FilePerformer):
             shared = SharedAppend if first.appends else SharedPlacing

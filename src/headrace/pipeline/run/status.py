@@ -27,7 +27,7 @@ class RuleStatus(msgspec.Struct):
     retries: int = 0  # restarts of its queries
     batches: int = 0
     rows: int = 0  # passed to actions
-    errors: int = 0  # products that became dead letters because they could not be decoded
+    errors: int = 0  # products that became dead letters: they could not be decoded, or are fragments
     causes: dict[str, int] = {}  # of these errors, and how many products each
     failed: int = 0  # rows that became dead letters because an action failed
     removed: int = 0  # rows that its tables have kept long enough

@@ -33,11 +33,12 @@ SCHEMA = pa.schema([
 COLUMNS = tuple(SCHEMA.names)
 _TEXTS = ("feed", "origin", "ident", "payload")  # as `Rows.gather_texts` has them
 _NUMBERS = frozenset({"sequence", "origin_sequence", "created", "inserted", "expiry", "priority", "slice", "signature"})
+FRAGMENT = "fragment"  # a column that only readers of fragments have: which part of something larger a row is, or null
 DEFAULT = ("sequence", "feed", "ident", "created", "payload")
 
 
 def schema_of(columns: Sequence[str] = COLUMNS) -> pa.Schema:
-    return pa.schema([SCHEMA.field(name) for name in columns])
+    return pa.schema([pa.field(FRAGMENT, pa.string()) if name == FRAGMENT else SCHEMA.field(name) for name in columns])
 
 
 def arrow_of(batch: Batch, columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
@@ -48,6 +49,8 @@ def arrow_of(batch: Batch, columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
     made: dict[str, Any] = {}
     if not _NUMBERS.isdisjoint(columns):
         made.update(_numbers(batch))
+    if FRAGMENT in columns:
+        made[FRAGMENT] = _fragments(batch)
     if not made.keys() >= set(columns):
         made.update(_texts(batch, columns))
     if "properties" in columns:
@@ -78,6 +81,13 @@ def _properties(batch: Batch) -> Any:
     if batch.columns["properties_bytes"].any():
         return batch.property_column().cast(SCHEMA.field("properties").type)
     return _no_properties(len(batch))
+
+
+def _fragments(batch: Batch) -> Any:
+    parts = batch.fragments()
+    if not parts:
+        return pa.nulls(len(batch), pa.string())
+    return pa.array([str(parts[place]) if place in parts else None for place in range(len(batch))], pa.string())
 
 
 @lru_cache(maxsize=4)

@@ -38,7 +38,7 @@ class HeadraceSource(DataSource):
         return "headrace"
 
     def schema(self) -> StructType:
-        return from_arrow_schema(schema_of(read_options(self.options).columns))
+        return from_arrow_schema(schema_of(read_options(self.options).names))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options)

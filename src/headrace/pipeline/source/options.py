@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.errors import HeadraceError, OptionError
 from headrace.link.login import Login
-from headrace.pipeline.source.columns import COLUMNS, DEFAULT
+from headrace.pipeline.source.columns import COLUMNS, DEFAULT, FRAGMENT
 from headrace.pipeline.source.open_queues import LOGIN_OPTIONS, QueueAddress
 from headrace.pipeline.source.ranges import LATEST, Position, created_within, moment_of
 from headrace.pipeline.source.slice_sets import GroupName
@@ -48,6 +48,12 @@ class ReadOptions:
     station: str | None = None
     blocking: bool = False
     push_filters: bool = False
+    fragments: bool = False  # rows of fragments too, marked in a column of their own; else they are left out
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the rows."""
+        return (*self.columns, FRAGMENT) if self.fragments else self.columns
 
     @property
     def selection(self) -> Selection:
@@ -246,6 +252,7 @@ _READ: _Options = {
     "station": ("station", _text),
     "blocking": ("blocking", _flag),
     "pushFilters": ("push_filters", _flag),
+    "fragments": ("fragments", _flag),
 }
 _WRITE: _Options = {
     "queue": ("queue", _text),

@@ -85,7 +85,7 @@ class BatchReader(DataSourceReader):
         queue = planned_queue(self._options.address, partition.queue, AGAIN)
         with moved_means(AGAIN):
             yield from read_span(
-                queue, partition.span, Selection.parse(partition.select), self._options.columns,
+                queue, partition.span, Selection.parse(partition.select), self._options.names,
                 fail=self._options.fail_on_data_loss,
             )  # fmt: skip
 
@@ -192,7 +192,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             queue = planned_queue(options.address, partition.queue, CHECKPOINT)
             with moved_means(CHECKPOINT):
                 yield from read_span(
-                    queue, partition.span, options.selection, options.columns, fail=options.fail_on_data_loss
+                    queue, partition.span, options.selection, options.names, fail=options.fail_on_data_loss
                 )
 
     def commit(self, end: Offset) -> None:

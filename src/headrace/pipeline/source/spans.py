@@ -19,13 +19,14 @@ import pyarrow as pa
 
 from headrace.errors import DataLossError, ProductDamagedError
 from headrace.log.weights import NO, Weights
-from headrace.pipeline.source.columns import arrow_of
+from headrace.pipeline.source.columns import FRAGMENT, arrow_of
 from headrace.pipeline.source.slice_sets import GroupName, loads_of, slice_sets
 from headrace.product.batch import Batch
 from headrace.product.product import NO_SLICE
 from headrace.queue import AnyQueue
 from headrace.selection import Selection
 from headrace.selection.parsing import TEXT_MAX
+from headrace.units import format_count
 
 SMALL = 20_000  # sequences that one task reads, whatever their weight
 SPAN_BYTES = 512 << 20  # the weight that a span should not exceed: what a task that fails repeats
@@ -112,10 +113,13 @@ def read_span(
 ) -> Iterator[pa.RecordBatch]:
     """All products of the span that the selection matches, in order. DataLossError if some are lost and `fail`.
 
+    Fragments of something larger are left out, with a warning that counts them, unless the columns have their mark.
+
     The first batches are small: `limit` and `show` need few rows, and Spark closes the connection when it has them.
     """
     position, products, bytes_ = span.first, _FIRST_PRODUCTS, _FIRST_BYTES
     selection, left_over = _narrowed(selection, span.slices)
+    fragments = 0
     while position < span.end:
         try:
             batch = queue.read_batch(position, selection, limit=products, bytes_limit=bytes_, stop=span.end)
@@ -128,8 +132,18 @@ def read_span(
         position = max(batch.next, position + 1)
         products, bytes_ = min(_GROWTH * products, _PRODUCTS), min(_GROWTH * bytes_, _BYTES)
         if len(batch):
-            arrow = arrow_of(batch, columns)
-            yield arrow if left_over is None else arrow.filter(pa.array(_of_slices(batch, left_over)))
+            kept = np.ones(len(batch), np.bool_) if left_over is None else _of_slices(batch, left_over)
+            if FRAGMENT not in columns and (parts := list(batch.fragments())):
+                fragments += int(kept[parts].sum())
+                kept[parts] = False
+            if kept.any():
+                yield arrow_of(batch if kept.all() else batch.take(np.flatnonzero(kept)), columns)
+    if fragments:
+        log.warning(
+            "%s of large products in %s, between %d and %d, left out: read this feed with a program that joins "
+            '(headrace.joined), put smaller products, or give option("fragments", "true") for rows of parts',
+            format_count(fragments, "fragment"), queue.path, span.first, span.end - 1,
+        )  # fmt: skip
 
 
 def _narrowed(selection: Selection, slices: tuple[int, ...] | None) -> tuple[Selection, tuple[int, ...] | None]:
