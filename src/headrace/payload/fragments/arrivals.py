@@ -58,10 +58,17 @@ class Arrivals:
     def resume(self, begun: partial.Begun) -> None:
         """Go on with what was begun before this process."""
         if begun.has_name:
-            self._inbox.note_done(begun.manifest.transfer, begun.manifest.name)
+            manifest = begun.manifest
+            self._inbox.done.note(manifest.transfer, manifest.name, manifest.run, self._named(manifest))
             partial.forget(self._inbox.folder, begun.manifest.transfer)
         elif begun.manifest.transfer not in self.files:
             self._begin(begun.manifest, begun.origin)
+
+    def _named(self, manifest: Manifest) -> os.stat_result | None:
+        """The file of a receiver that was killed before it recorded the name, if it seems to be that."""
+        found = self._found(manifest.name)
+        is_it = found is not None and (found.st_size, found.st_mtime_ns) == (manifest.size, manifest.mtime_ns)
+        return found if is_it else None
 
     def close(self) -> None:
         self._syncs.shutdown()
@@ -117,18 +124,24 @@ class Arrivals:
             self._withdraw(manifest, product.origin)
         elif manifest.transfer in self._refused:
             self._reports.note(product.origin, self._refused[manifest.transfer])
-        elif manifest.transfer in self._inbox.done and not self._is_asked_again(manifest):
+        elif manifest.transfer in self._inbox.done and self._is_still_done(manifest):
             self._reports.note(product.origin, TransferState(manifest.transfer, "done"))
         else:
+            self._inbox.done.forget(manifest.transfer)
             self._accept(manifest, product.origin)
 
-    def _is_asked_again(self, manifest: Manifest) -> bool:
-        """Whether a finished file was removed since, and the sender sends it once more."""
-        with names.folder_of(self._root, manifest.name) as (folder, last):
-            is_gone = manifest.asks and names.found(folder, last) is None
-        if is_gone:
-            self._inbox.forget_done(manifest.transfer)
-        return is_gone
+    def _is_still_done(self, manifest: Manifest) -> bool:
+        """Whether the directory has what this sender sends: not if it was removed, altered or replaced since."""
+        done, transfer = self._inbox.done, manifest.transfer
+        return done.is_of_run(manifest) or done.is_still(transfer, self._found(done.name_of(transfer)))
+
+    def _found(self, name: str) -> os.stat_result | None:
+        """What has this name now."""
+        try:
+            with names.folder_of(self._root, name) as (folder, last):
+                return names.found(folder, last)
+        except NameRefusedError:  # its folder is something else now
+            return None
 
     def _accept(self, manifest: Manifest, origin: str) -> None:
         if self._is_foreign(manifest, origin):
@@ -137,7 +150,8 @@ class Arrivals:
         try:
             self._check(manifest)
             if manifest.kind == "directory":
-                names.make_folder(self._root, manifest.name, manifest.mode)
+                made = names.make_folder(self._root, manifest.name, manifest.mode)
+                self._inbox.done.note(manifest.transfer, manifest.name, manifest.run, made)
                 self._note_finished(manifest, manifest.name, origin)
                 return
             self._begin(manifest, origin)
@@ -187,7 +201,7 @@ class Arrivals:
         elif manifest.has_hashes and not receiving.partial.manifest.has_hashes:
             receiving.partial.compare(manifest)
             self.statistics.bad += receiving.partial.bad
-        receiving.origin = origin
+        receiving.origin, receiving.run = origin, manifest.run
         receiving.is_due = True
         self._note_complete(receiving)
 
@@ -238,13 +252,13 @@ class Arrivals:
     def _finish(self, receiving: Receiving) -> None:
         """Its name is on the disk."""
         manifest = receiving.partial.manifest
+        self._inbox.done.note(manifest.transfer, receiving.name, receiving.run, receiving.partial.was)
         self._note_finished(manifest, receiving.name, receiving.origin)
         del self._complete[manifest.transfer], self.files[manifest.transfer]
         receiving.partial.close()
         partial.forget(self._inbox.folder, manifest.transfer)
 
     def _note_finished(self, manifest: Manifest, name: str, origin: str) -> None:
-        self._inbox.note_done(manifest.transfer, name)
         self._reports.note(origin, TransferState(manifest.transfer, "done"))
         self.statistics.finished += 1
         self.statistics.finished_bytes += manifest.size

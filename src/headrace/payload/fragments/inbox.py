@@ -1,7 +1,7 @@
 """Inbox: the folder `.headrace-receive` in the directory of a receiver, where its state lies.
 
     receiver.json      the id of this receiver, and how far it has read which queue
-    done.log           the transfers that were finished, one line each; the oldest are forgotten
+    done.log           the transfers that were finished (finished.py)
     lock               held while a receiver runs: one for each directory
     *.part, *.journal  files on their way (partial.py, journal.py)
 
@@ -16,9 +16,8 @@ from pathlib import Path
 import msgspec
 
 from headrace.errors import TransferError
+from headrace.payload.fragments.finished import Finished
 from headrace.payload.fragments.names import STATE_FOLDER
-
-DONE_MAX = 10_000
 
 
 class _State(msgspec.Struct):
@@ -40,9 +39,9 @@ class Inbox:
         except OSError:
             os.close(self._lock)
             raise TransferError(f"another receiver uses {root}", "end it, or receive into another directory") from None
-        self._path, self._done_path = self.folder / "receiver.json", self.folder / "done.log"
+        self._path = self.folder / "receiver.json"
         self._state = self._load()
-        self.done = self._load_done()
+        self.done = Finished(self.folder / "done.log")
 
     @property
     def receiver(self) -> str:
@@ -65,16 +64,6 @@ class Inbox:
         beside.write_bytes(msgspec.json.encode(self._state))
         beside.replace(self._path)
 
-    def note_done(self, transfer: str, name: str) -> None:
-        """The transfer has its name, and is not received again."""
-        self.done[transfer] = name
-        with self._done_path.open("ab") as log:
-            log.write(msgspec.json.encode([transfer, name]) + b"\n")
-
-    def forget_done(self, transfer: str) -> None:
-        """Receive it again: its file was removed, and the sender sends it once more."""
-        self.done.pop(transfer, None)
-
     def close(self) -> None:
         os.close(self._lock)
 
@@ -83,21 +72,3 @@ class Inbox:
             return msgspec.json.decode(self._path.read_bytes(), type=_State)
         except (OSError, msgspec.DecodeError):
             return _State(os.urandom(8).hex())
-
-    def _load_done(self) -> dict[str, str]:
-        """The names of finished transfers; lines that are cut off are left out."""
-        if not self._done_path.exists():
-            return {}
-        lines = self._done_path.read_bytes().splitlines()
-        done: dict[str, str] = {}
-        for line in lines[-DONE_MAX:]:
-            try:
-                transfer, name = msgspec.json.decode(line, type=tuple[str, str])
-            except msgspec.DecodeError:
-                continue
-            done[transfer] = name
-        if len(lines) > DONE_MAX:
-            beside = self._done_path.with_suffix(".new")
-            beside.write_bytes(b"".join(msgspec.json.encode(pair) + b"\n" for pair in done.items()))
-            beside.replace(self._done_path)
-        return done

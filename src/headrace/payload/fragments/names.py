@@ -95,12 +95,13 @@ def found(folder: int, last: str) -> os.stat_result | None:
         return None
 
 
-def make_folder(root: Path, name: str, mode: int) -> None:
-    """Create a folder, and those above it."""
+def make_folder(root: Path, name: str, mode: int) -> os.stat_result:
+    """Create a folder, and those above it; what it is then."""
     with folder_of(root, name) as (folder, last):
         descriptor = _enter(folder, last, name)
         try:
             os.fchmod(descriptor, mode | stat.S_IRWXU)  # the receiver must be able to write into it
+            return os.fstat(descriptor)
         finally:
             os.close(descriptor)
 

@@ -54,6 +54,7 @@ class Partial:
             os.close(self._file)
             raise
         self.bad = 0  # fragments that did not match
+        self.was: os.stat_result | None = None  # as it got its name
         if before is not None and not before.is_of_this_boot:
             self._verify_again()
         self._hold_holes()
@@ -149,6 +150,7 @@ class Partial:
         manifest = self.manifest
         os.fchmod(self._file, manifest.mode)
         os.utime(self._file, ns=(manifest.mtime_ns, manifest.mtime_ns))
+        self.was = os.fstat(self._file)
         with names.folder_of(root, manifest.name) as (folder, last):
             last = allowed_name(folder, last, existing)
             os.rename(self._path, last, dst_dir_fd=folder)

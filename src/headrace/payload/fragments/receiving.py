@@ -14,6 +14,7 @@ class Receiving:
 
     partial: Partial
     origin: str
+    run: str = ""  # of the sender
     is_due: bool = True  # for a receipt
     moved_s: float = field(default_factory=time.monotonic)  # the last fragment, or question
     written_s: float = 0.0  # the last fragment

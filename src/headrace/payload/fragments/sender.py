@@ -17,6 +17,7 @@ sender keeps no state. Receipts that are still in the queue count, too.
 One thread decides and puts; others read and hash ahead of it, and one follows the receipts.
 """
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -61,7 +62,7 @@ class Sender:
         self._queue, self._feed, self._sources = queue, feed, deque(sources)
         self._receivers_min, self._timeout_s = receivers, timeout_s
         self._on_sent, self.on_progress = on_sent, on_progress
-        self._config = queue.config
+        self._config, self._run = queue.config, os.urandom(8).hex()
         self._open: dict[str, Sending] = {}
         self._flow, self._reads = Flow(self._config, is_followed=receivers > 0), ReadAhead()
         self._putting = Putting(queue, feed, self._flow, self._reads, puts_at_once)
@@ -158,7 +159,8 @@ class Sender:
 
     def _opened(self, source: Source) -> Sending | None:
         try:
-            return Sending.of(source, source.manifest(self._feed, self._config))
+            manifest = source.manifest(self._feed, self._config)
+            return Sending.of(source, msgspec.structs.replace(manifest, run=self._run))
         except (OSError, SourceChangedError) as error:
             source.close()
             self._report(Sent(source.name, source.size, "withdrawn", (), str(error)))
