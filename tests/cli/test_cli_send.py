@@ -1,7 +1,11 @@
 """`headrace send` and `headrace receive`."""
 
+import errno
 import os
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from headrace import Queue
 from support.commandline import Run, objects
@@ -69,3 +73,41 @@ def test_links_in_a_directory_are_named_and_left_out(run: Run, tmp_path: Path) -
     result = run("send", "run", "q", "--no-wait")
     assert result.exit_code == 0
     assert "run/link is not sent" in result.stderr
+
+
+def test_files_that_cannot_be_sent_are_named_and_the_exit_code_tells(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _prepared(tmp_path)
+    for name in (b"line\nbreak", b"tab\tstop", b"not utf-8 \xff", b"secret"):
+        Path(os.fsdecode(bytes(tmp_path / "run") + b"/" + name)).write_text("x")
+    (tmp_path / "run" / "closed").mkdir()
+    _without_permission(monkeypatch)
+    text = run("send", "run", "q", "--no-wait")
+    assert text.exit_code == 1
+    assert "5 left out" in text.stdout
+    assert "not utf-8 \\udcff is not sent: " in text.stderr
+    told = run("send", "run", "q", "--no-wait", "--json")
+    assert told.exit_code == 1
+    lines = {each["left_out"].rpartition("/")[2]: each["problem"] for each in objects(told.stderr)}
+    assert sorted(lines) == ["closed", "line\\nbreak", "not utf-8 \\udcff", "secret", "tab\\tstop"]
+    assert lines["secret"] == "Permission denied"
+    assert "Permission denied" in lines["closed"]
+    *files, totals = objects(told.stdout)
+    assert totals["left_out"] == 5
+    assert "run/sub/b.bin" in {each["name"] for each in files}
+
+
+def _without_permission(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a user who is not root, whoever runs the test."""
+    access, scandir = os.access, os.scandir
+
+    def listed(path: Any = ".") -> Any:
+        if Path(path).name == "closed":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return scandir(path)
+
+    monkeypatch.setattr(
+        os, "access", lambda path, mode, **rest: "secret" not in str(path) and access(path, mode, **rest)
+    )
+    monkeypatch.setattr(os, "scandir", listed)

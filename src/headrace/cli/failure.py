@@ -104,7 +104,7 @@ def _usage_hint(error: click.ClickException) -> str:
 def show_failure(failure: Failure, as_json: bool) -> None:
     """Write one error to standard error."""
     if as_json:
-        click.echo(msgspec.json.encode(failure).decode(), err=True)
+        click.echo(_json_of(msgspec.to_builtins(failure)), err=True)
         return
     click.echo(f"headrace: {visible(failure.problem)}", err=True)
     if isinstance(failure.excerpt, str):
@@ -113,9 +113,18 @@ def show_failure(failure: Failure, as_json: bool) -> None:
         click.echo(f"  try: {visible(failure.hint)}", err=True)
 
 
+def _json_of(values: dict[str, Any]) -> str:
+    """As JSON; bytes of a file name that are not UTF-8 are escaped."""
+    encodable = {
+        key: value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+        for key, value in values.items()
+    }
+    return msgspec.json.encode(encodable).decode()
+
+
 def notice(text: str, as_json: bool, **values: Any) -> None:
     """Write a warning to standard error and continue; with `--json`, write `values` instead of the text."""
-    click.echo(msgspec.json.encode(values).decode() if as_json else f"headrace: {visible(text)}", err=True)
+    click.echo(_json_of(values) if as_json else f"headrace: {visible(text)}", err=True)
 
 
 def warn(text: str) -> None:

@@ -40,8 +40,9 @@ def send(
     queue: at most half of the queue is on its way. Run the command again after it was ended, or killed: what receivers
     have is not sent again.
 
-    Links inside directories are not followed; what is left out is named. Exit code 3 if a receiver refused a file, a
-    file changed while it was sent, or nothing moved for --timeout.
+    Links inside directories are not followed; what is left out is named. Exit code 1 if a file inside a directory was
+    left out because of its name or permissions, 3 if a receiver refused a file, a file changed while it was sent, or
+    nothing moved for --timeout.
 
     \b
     Example:
@@ -55,7 +56,9 @@ def send(
 
     sources, left_out = list_sources(list(files))
     for each in left_out:
-        failure.notice(f"{each.path} is not sent: {each.why}", as_json, left_out=str(each.path))
+        failure.notice(
+            f"{each.path} is not sent: {each.why}", as_json, left_out=visible(str(each.path)), problem=visible(each.why)
+        )
     begun_s, said = time.monotonic(), Said(as_json)
     with open_queue(queue_path, waits=True, within_s=timeout) as queue:
         sender = Sender(
@@ -67,8 +70,10 @@ def send(
                 sender.on_progress = partial(_progress, bar, said)
                 sender.run()
         finally:  # also after Ctrl-C, and when the bar is gone
-            _show_totals(sender.statistics, time.monotonic() - begun_s, as_json)
-    return failure.FAILED if sender.statistics.failed else failure.OK
+            _show_totals(sender.statistics, len(left_out), time.monotonic() - begun_s, as_json)
+    if sender.statistics.failed:
+        return failure.FAILED
+    return failure.NEGATIVE if any(each.is_lost for each in left_out) else failure.OK
 
 
 def _progress(bar: ProgressBar, said: "Said", now: "SenderStatistics") -> None:
@@ -102,17 +107,18 @@ def _show(sent: "Sent", as_json: bool) -> None:
         )
 
 
-def _show_totals(told: "SenderStatistics", took_s: float, as_json: bool) -> None:
+def _show_totals(told: "SenderStatistics", left_out: int, took_s: float, as_json: bool) -> None:
     rate = told.sent_bytes / max(took_s, 1e-9)
     if as_json:
         echo_json({
             "files": told.files, "finished": told.finished, "failed": told.failed, "bytes": told.bytes,
             "sent_bytes": told.sent_bytes, "again_bytes": told.again_bytes, "held_bytes": told.held_bytes,
-            "took_s": took_s,
+            "left_out": left_out, "took_s": took_s,
         })  # fmt: skip
         return
     parts = [f"sent {format_size(told.sent_bytes)} in {took_s:.1f} s, {format_size(int(rate))}/s"]
     parts += [f"{format_size(told.again_bytes)} of it again"] if told.again_bytes else []
     parts += [f"{format_size(told.held_bytes)} were there already"] if told.held_bytes else []
     parts += [f"{told.finished:,} of {format_count(told.files, 'file')} finished"] if told.finished < told.files else []
+    parts += [f"{left_out:,} left out"] if left_out else []
     click.echo("; ".join(parts))

@@ -4,6 +4,7 @@ A file is read by `pread`, never mapped: a file that is cut short while it is re
 death of the process otherwise. A file that changed while it was sent is withdrawn.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -107,6 +108,7 @@ class LeftOut:
 
     path: Path
     why: str
+    is_lost: bool = True  # a file or directory, which would be sent; not a link, for example
 
 
 def list_sources(paths: list[Path]) -> tuple[list[Source], list[LeftOut]]:
@@ -141,21 +143,37 @@ def _add(path: Path, name: str, found: os.stat_result, sources: list[Source], le
         raise TransferError(f"{path} has {size} bytes", f"the limit is {SIZE_MAX}")
     sources.append(Source(path, name, is_folder, size, found.st_mode & _KEPT_MODE, max(0, found.st_mtime_ns)))
     if is_folder:
-        with os.scandir(path) as entries:
-            inner = sorted(entries, key=lambda entry: entry.name)
-        for entry in inner:
+        for entry in _entries_of(path, left_out):
             _add_entry(entry, f"{name}/{entry.name}", sources, left_out)
+
+
+def _entries_of(folder: Path, left_out: list[LeftOut]) -> "list[os.DirEntry[str]]":
+    """What is in a directory; nothing if it cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        left_out.append(LeftOut(folder, f"what is in it cannot be read: {error.strerror or error}"))
+        return []
 
 
 def _add_entry(entry: "os.DirEntry[str]", name: str, sources: list[Source], left_out: list[LeftOut]) -> None:
     """One entry of a directory: what cannot be sent is left out, and the others are sent."""
-    path, found = Path(entry.path), entry.stat(follow_symlinks=False)
+    path = Path(entry.path)
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except OSError as error:  # it was removed, for example
+        left_out.append(LeftOut(path, error.strerror or str(error)))
+        return
     if stat.S_ISLNK(found.st_mode) or not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
-        left_out.append(LeftOut(path, _LINK if stat.S_ISLNK(found.st_mode) else _SPECIAL))
+        left_out.append(LeftOut(path, _LINK if stat.S_ISLNK(found.st_mode) else _SPECIAL, is_lost=False))
         return
     try:
         check_name(name)
     except NameRefusedError as error:
         left_out.append(LeftOut(path, error.problem))
+        return
+    if stat.S_ISREG(found.st_mode) and not os.access(path, os.R_OK):
+        left_out.append(LeftOut(path, os.strerror(errno.EACCES)))
         return
     _add(path, name, found, sources, left_out)
