@@ -95,7 +95,8 @@ def test_onto_a_feed_products_are_marked_and_the_run_is_known(run: Runs, path: P
     assert (line["feed"], line["replay"]) == ("test/wx/text", {"run": known["run"], "sequence": 1})
     assert "(replay)" in run("watch", target, "--from", "oldest", "--count", "1").stdout
     assert "complete" in run("replay", "--runs").stdout
-    assert run("replay", "--run", "last").stdout == "5 products, 5 new, 0 duplicates\n"  # nothing is left to do
+    again = run("replay", "--run", "last").stdout
+    assert again.endswith("is complete, and nothing was done now; its result: 5 products, 5 new, 0 duplicates\n")
 
 
 def test_a_run_is_paused_sought_and_sped_up_by_commands_and_ends(path: Path, target: Path, run: Runs) -> None:
@@ -131,7 +132,7 @@ def test_a_run_that_is_killed_continues_and_stores_nothing_twice(path: Path, tar
         process.kill()
         process.wait()
     result = run("replay", "--run", "last", "--speed", "max")
-    assert (result.exit_code, "1,503 products" in result.stdout) == (0, True)
+    assert (result.exit_code, result.stdout) == (0, "1,503 products, 1,503 new, 0 duplicates\n")
     with Queue.open(target) as queue:
         marks = [product.options.replay for product in queue.read()]
     assert [mark.sequence for mark in marks if mark] == list(range(1, 1504))
@@ -158,7 +159,7 @@ def test_a_killed_run_stores_nothing_twice_in_a_target_that_recognises_no_duplic
     run("replay", path, tmp_path / "none", "--speed", "max", "--to", "4")
     known = read_runs()[-1]
     RunFile(known).save(is_complete=False, position=2, stop=6, products=1, stored=1, target_next=2)
-    assert run("replay", "--run", "last").stdout == "5 products, 3 new, 2 duplicates\n"
+    assert run("replay", "--run", "last").stdout == "5 products, 5 new, 0 duplicates\n"
     assert payloads(tmp_path / "none") == [b"product %d" % number for number in range(1, 6)]
 
 
@@ -260,6 +261,62 @@ def test_a_source_that_was_created_again_is_refused(run: Runs, path: Path, targe
     fill(path, 3)
     result = run("replay", "--run", "last")
     assert (result.exit_code, "another queue" in result.stderr) == (3, True)
+
+
+def test_a_source_that_was_created_again_with_fewer_products_is_refused_for_that_reason(
+    run: Runs, path: Path, target: Path
+) -> None:
+    fill(path, 10)
+    run("replay", path, target, "--speed", "max")
+    RunFile(read_runs()[-1]).save(is_complete=False, position=8)
+    Queue.remove(path)
+    Queue.create(path, size="4MiB", origin="here").close()
+    result = run("replay", "--run", "last")
+    assert (result.exit_code, "another queue" in result.stderr) == (3, True)
+
+
+def test_a_target_that_was_created_again_is_refused(run: Runs, path: Path, target: Path) -> None:
+    """It lacks what the run has put: going on would leave it incomplete in silence."""
+    fill(path, 5)
+    run("replay", path, target, "--speed", "max")
+    RunFile(read_runs()[-1]).save(is_complete=False, position=3, products=2, stored=2)
+    Queue.remove(target)
+    Queue.create(target, size="4MiB", origin="there").close()
+    result = run("replay", "--run", "last")
+    assert result.exit_code == 3
+    assert "has put 2 products into: it was deleted and created again" in result.stderr
+    assert "start a new run" in result.stderr
+    assert payloads(target) == []
+
+
+def test_the_file_of_a_run_from_before_the_target_was_noted_continues(
+    run: Runs, path: Path, target: Path, state: Path
+) -> None:
+    fill(path, 5)
+    run("replay", path, target, "--speed", "max")
+    RunFile(read_runs()[-1]).save(is_complete=False, position=3, products=2, stored=2)
+    (file,) = state.glob("*.json")
+    kept = json.loads(file.read_text())
+    del kept["target_identity"]
+    file.write_text(json.dumps(kept))
+    assert run("replay", "--run", "last").stdout == "5 products, 5 new, 0 duplicates\n"
+
+
+def test_products_that_a_killed_process_has_stored_count_as_new_once(run: Runs, path: Path, target: Path) -> None:
+    """Killed after the put of four products and before the save of the last three."""
+    fill(path, 5)
+    run("replay", path, target, "--speed", "max", "--to", "5")
+    RunFile(read_runs()[-1]).save(is_complete=False, position=2, stop=6, products=1, stored=1)
+    assert run("replay", "--run", "last").stdout == "5 products, 5 new, 0 duplicates\n"
+    assert len(payloads(target)) == 5
+
+
+def test_a_complete_run_keeps_the_exit_code_of_its_losses(run: Runs, path: Path, target: Path) -> None:
+    fill(path, 3)
+    run("replay", path, target, "--speed", "max")
+    RunFile(read_runs()[-1]).save(lost=4)
+    result = run("replay", "--run", "last")
+    assert (result.exit_code, "nothing was done now" in result.stdout) == (1, True)
 
 
 def test_a_table_is_replayed_too(run: Runs, path: Path, target: Path, tmp_path: Path) -> None:

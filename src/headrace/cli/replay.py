@@ -22,6 +22,7 @@ from headrace.errors import OptionError
 if TYPE_CHECKING:
     from headrace.queue import AnyQueue
     from headrace.timing.replay import Replay
+    from headrace.timing.replay.run import Run
 
 _LIVE = "live"
 
@@ -129,23 +130,31 @@ class Window:
 
 
 @contextlib.contextmanager
-def opened(source: str, window: Window, position: int | None = None) -> Iterator[tuple["Replay", str]]:
+def opened(source: str, window: Window, run: "Run | None" = None) -> Iterator[tuple["Replay", str]]:
     """The replay of a source, and what identifies the source: the id of a queue, or nothing for a table.
 
-    `position`: of a run that continues. It is in the window, which does not change by that.
+    A `run` that continues does so at its position, which is in the window. ReplayError, before the window is looked
+    for, if the source is not that of the run.
     """
+    from headrace.timing.replay.run import check_source
+
+    position = None if run is None else run.position
     table = table_at(source)
     if table is not None:
         from headrace.pipeline.archive import Archive
 
         if window.stop is None:
             raise OptionError(f"{source} is a table, which has no live products", "leave out --to live")
+        if run is not None:
+            check_source(run, "")
         yield Archive(table).replay(
             _moment(window.start), _moment(window.stop), window.selection, speed=window.speed, by=window.by,
             resume_ns=position,
         ), ""  # fmt: skip
         return
     with open_queue(source, waits=True) as queue:
+        if run is not None:
+            check_source(run, identity_of(queue))
         made = queue.replay(window.start, window.stop, window.selection, speed=window.speed, by=window.by)
         if position is not None:
             made.seek(position)

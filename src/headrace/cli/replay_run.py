@@ -14,14 +14,25 @@ import msgspec
 from headrace.cli.failure import NEGATIVE, OK, notice, visible
 from headrace.cli.options import open_queue
 from headrace.cli.output import echo_json, show_table
-from headrace.cli.replay import Window, opened
+from headrace.cli.replay import Window, identity_of, opened
 from headrace.cli.replay_control import command, controlled
 from headrace.cli.replay_keys import keys
 from headrace.cli.replay_show import shown
 from headrace.cli.stream import GapReports, PatientPuts
-from headrace.errors import OptionError, ReplayError
+from headrace.errors import OptionError
 from headrace.timing.replay.marks import ONTO, MarkedBatch, Marks, Stored, new_run
-from headrace.timing.replay.run import Run, RunFile, folder, forget_old, held, parse_run, read_run, read_runs, run_text
+from headrace.timing.replay.run import (
+    Run,
+    RunFile,
+    check_target,
+    folder,
+    forget_old,
+    held,
+    parse_run,
+    read_run,
+    read_runs,
+    run_text,
+)
 from headrace.timing.replay.spacing import speed_text
 from headrace.units import format_count
 
@@ -42,7 +53,7 @@ def begin_run(source: str, target: str, window: Window, onto: str | None, relay:
         now = replay.progress()
         run = Run(
             run_text(marks.run), source, target, identity, window.selection, now.start, now.stop, window.by, marks.onto,
-            relay, window.speed, now.position,
+            relay, window.speed, now.position, target_identity=identity_of(queue),
         )  # fmt: skip
         return _Running(replay, queue, RunFile(run), marks, as_json).go()
 
@@ -53,16 +64,12 @@ def continue_run(word: str, words: tuple[str | None, str | None], speed: str | N
     if any(given is not None for given in words):
         raise OptionError("a run knows its SOURCE and TARGET", f"leave them out: headrace replay --run {word}")
     if run.is_complete:
-        _show_result(run, as_json)
-        return OK
+        return _show_complete(run, as_json)
     window = Window(run.selection, run.start, run.stop, run.by, speed or run.speed)
     with held(number), open_queue(run.target, waits=True) as queue:
+        check_target(run, identity_of(queue))
         was_put = _put_since(run, queue)
-        with opened(run.source, window, run.position) as (replay, identity):
-            if identity != run.identity:
-                raise ReplayError(
-                    f"{run.source} is another queue than the one that run {run.run} replays", "start a new run"
-                )
+        with opened(run.source, window, run) as (replay, _):
             marks = Marks(number, run.onto, run.relay)
             return _Running(replay, queue, RunFile(run), marks, as_json, was_put).go()
 
@@ -110,8 +117,7 @@ class _Running:
         finally:  # also when Ctrl-C or an error ends it
             self._save(durable=True, is_complete=complete)
             _show_result(self._file.run, self._as_json)
-        run = self._file.run
-        return NEGATIVE if run.lost or run.damaged or run.refused else OK
+        return _exit_code(self._file.run)
 
     def _shown(self) -> Any:
         return shown(self._replay, as_json=self._as_json, bar=True)
@@ -123,7 +129,7 @@ class _Running:
         marked = MarkedBatch(batch, self._marks, self._refuse, lap=lap, was_put=self._was_put)
         with self._puts:
             self._is_between = False
-            self._counts += marked.put(self._puts)
+            self._counts += self._counted(marked.put(self._puts))
             self._is_between = True
         self._still_to_come -= marked.recognised
         self._position = batch.next
@@ -131,6 +137,13 @@ class _Running:
         now_s = time.monotonic()
         if now_s - self._saved_s >= SAVE_S or self._unsaved_bytes >= self._bytes_max:
             self._save(durable=now_s - self._durable_s >= _DURABLE_S)
+
+    def _counted(self, counts: Stored) -> Stored:
+        """A product of a queue that the target has already was stored by this run, by a process killed before a save.
+
+        A table may have a row twice, and gives rows again that were counted: there a duplicate says no more than that.
+        """
+        return counts.with_duplicates_stored() if self._file.run.identity else counts
 
     def _save_before(self, wait_s: float | None) -> None:
         """A run that waits or is paused has its position saved."""
@@ -159,6 +172,19 @@ class _Running:
 
 
 # --- what is shown --------------------------------------------------------------------------------
+
+
+def _exit_code(run: Run) -> int:
+    return NEGATIVE if run.lost or run.damaged or run.refused else OK
+
+
+def _show_complete(run: Run, as_json: bool) -> int:
+    """There is nothing to continue; the exit code is that with which the run ended."""
+    if as_json:
+        echo_json({"result": _values(run)})
+    else:
+        click.echo(f"run {run.run} is complete, and nothing was done now; its result: {_counts_text(run)}")
+    return _exit_code(run)
 
 
 def _show_result(run: Run, as_json: bool) -> None:

@@ -77,6 +77,10 @@ class Stored:
             self.expired + other.expired, self.refused + other.refused,
         )  # fmt: skip
 
+    def with_duplicates_stored(self) -> "Stored":
+        """For counts of a run over several processes: what one of them has found there, another one has stored."""
+        return replace(self, stored=self.stored + self.duplicates, duplicates=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Marks:

@@ -56,10 +56,30 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     damaged: int = 0
     lap: int = 0  # how often it went back
     target_next: int = 0  # of a target without duplicate check: the sequence of its next product then
+    target_identity: str = ""  # the id of the target; empty in files that were written before it was noted
     format: int = 1
 
 
 _FILES = Document(Run, 1, field="format", remedy="start the replay again, as a new run")
+
+
+def check_source(run: Run, identity: str) -> None:
+    """ReplayError if the source is not the one that the run replays: its positions mean other products."""
+    if identity != run.identity:
+        raise ReplayError(
+            f"{run.source} is another queue than the one that run {run.run} replays: it was deleted and created again",
+            "start a new run: headrace replay SOURCE TARGET",
+        )
+
+
+def check_target(run: Run, identity: str) -> None:
+    """ReplayError if the target is not the one that the run has put products into: those would be missing."""
+    if run.target_identity and identity != run.target_identity:
+        raise ReplayError(
+            f"{run.target} is another queue than the one that run {run.run} has put {run.stored:,} products into: it "
+            "was deleted and created again, and does not have them",
+            "start a new run, which puts everything: headrace replay SOURCE TARGET",
+        )
 
 
 def folder() -> Path:
