@@ -12,6 +12,7 @@ from headrace.bench.report import Announce, Figure
 NOT_MEASURED = [
     "several machines, real networks, TLS: everything shares the cores and the memory of this machine",
     "disks, unless --place is on one; a file is synced before it gets its name",
+    "many small files: what each of them costs beside its bytes",
     "rsync and scp, where ssh, sshd or they themselves are not installed; their figures include encryption",
     *payload_compression.NOT_MEASURED,
 ]
