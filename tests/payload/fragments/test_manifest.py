@@ -69,7 +69,7 @@ def test_bytes_that_are_no_message_raise_errors_of_headrace(
     [
         {"version": 2}, {"size": -1}, {"size": 1 << 62}, {"fragment_bytes": 0}, {"transfer": "00"}, {"kind": "device"},
         {"mode": 0o4755}, {"holes": [[3, 2]]}, {"holes": [[0, 99]]}, {"hashes": "AAAA"}, {"name": "../a"}, {"more": 1},
-        {"kind": "directory"}, {"fragment_bytes": 1, "size": FRAGMENTS_MAX + 1}, {"mtime_ns": -1},
+        {"kind": "directory"}, {"fragment_bytes": 1, "size": FRAGMENTS_MAX + 1}, {"mtime_ns": -(1 << 63) - 1},
     ],
 )  # fmt: skip
 def test_a_manifest_with_one_invalid_field_is_refused(change: dict[str, object]) -> None:

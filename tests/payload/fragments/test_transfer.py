@@ -355,6 +355,15 @@ def test_what_is_read_again_after_a_kill_is_not_asked_for_again(queue: Queue, tm
     assert (told.finished, told.open) == (0, 0)
 
 
+def test_a_file_of_before_1970_arrives_with_its_time(queue: Queue, tmp_path: Path) -> None:
+    file = make_file(tmp_path / "old.bin", 200_000)
+    os.utime(file, ns=(-86_400_000_000_001, -86_400_000_000_001))
+    with Receiving(queue, tmp_path / "in"):
+        _, sent = send(queue, file)
+    assert [each.state for each in sent] == ["done"]
+    assert (tmp_path / "in" / "old.bin").stat().st_mtime_ns == file.stat().st_mtime_ns
+
+
 def test_one_directory_has_one_receiver(queue: Queue, tmp_path: Path) -> None:
     with Receiving(queue, tmp_path / "in"), pytest.raises(TransferError, match="another receiver uses"):
         FileReceiver(queue, tmp_path / "in", FEED)

@@ -48,7 +48,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     size: Size = 0
     fragment_bytes: Annotated[int, msgspec.Meta(ge=1, le=FRAGMENT_BYTES_MAX)] = _USUAL_BYTES
     mode: Annotated[int, msgspec.Meta(ge=0, le=0o777)] = 0o644
-    mtime_ns: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] = 0
+    mtime_ns: Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)] = 0  # before 1970: negative
     holes: list[tuple[Place, Place]] = []  # fragments that consist of zeros and are not sent
     hashes: bytes = b""  # 32 bytes for each fragment
     run: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$|^$")] = ""  # of the sender: another one each time it runs

@@ -141,7 +141,7 @@ def _add(path: Path, name: str, found: os.stat_result, sources: list[Source], le
     size = 0 if is_folder else found.st_size
     if size > SIZE_MAX:
         raise TransferError(f"{path} has {size} bytes", f"the limit is {SIZE_MAX}")
-    sources.append(Source(path, name, is_folder, size, found.st_mode & _KEPT_MODE, max(0, found.st_mtime_ns)))
+    sources.append(Source(path, name, is_folder, size, found.st_mode & _KEPT_MODE, found.st_mtime_ns))
     if is_folder:
         for entry in _entries_of(path, left_out):
             _add_entry(entry, f"{name}/{entry.name}", sources, left_out)
