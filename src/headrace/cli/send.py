@@ -77,7 +77,7 @@ def send(
 
 
 def _progress(bar: ProgressBar, said: "Said", now: "SenderStatistics") -> None:
-    bar.set(now.sent_bytes + now.held_bytes, now.bytes)
+    bar.set(now.sent_bytes + now.held_bytes + now.hole_bytes, now.bytes)
     said.waits(now.waits_for)
 
 
@@ -113,7 +113,7 @@ def _show_totals(told: "SenderStatistics", left_out: int, took_s: float, as_json
         echo_json({
             "files": told.files, "finished": told.finished, "failed": told.failed, "bytes": told.bytes,
             "sent_bytes": told.sent_bytes, "again_bytes": told.again_bytes, "held_bytes": told.held_bytes,
-            "left_out": left_out, "took_s": took_s,
+            "hole_bytes": told.hole_bytes, "left_out": left_out, "took_s": took_s,
         })  # fmt: skip
         return
     parts = [f"sent {format_size(told.sent_bytes)} in {took_s:.1f} s, {format_size(int(rate))}/s"]

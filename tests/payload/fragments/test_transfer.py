@@ -75,6 +75,8 @@ def test_a_sparse_file_of_five_gigabytes_stays_sparse(make_quick: Callable[..., 
     assert copy.stat().st_size == 5 << 30
     assert copy.stat().st_blocks * 512 < 10 << 20
     assert told.sent_bytes < 10 << 20
+    assert told.held_bytes == 0
+    assert told.sent_bytes + told.hole_bytes == 5 << 30
     with copy.open("rb") as content:
         content.seek(1 << 30)
         assert content.read(16) == b"data 1073741824\0"
@@ -251,8 +253,9 @@ def test_what_happens_to_a_file_that_exists_has_a_name(
     (tmp_path / "in" / "a.txt").write_bytes(b"old")
     (tmp_path / "a.txt").write_bytes(b"new")
     with Receiving(queue, tmp_path / "in", existing=existing):
-        _, sent = send(queue, tmp_path / "a.txt")
+        told, sent = send(queue, tmp_path / "a.txt")
     assert sent[0].state == state
+    assert told.held_bytes == 0
     assert {each.name: each.read_bytes() for each in (tmp_path / "in").iterdir() if each.is_file()} == content
 
 
@@ -279,7 +282,7 @@ def test_a_file_that_was_received_is_sent_again_only_if_it_was_removed(queue: Qu
         send(queue, file)
         again, _ = send(queue, file)
         assert again.finished == 1
-        assert again.sent_bytes == 0
+        assert (again.sent_bytes, again.held_bytes) == (0, 200_000)
         (tmp_path / "in" / "a.bin").unlink()
         once_more, _ = send(queue, file)
     assert once_more.finished == 1

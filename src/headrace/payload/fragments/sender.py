@@ -69,7 +69,7 @@ class Sender:
         self._listener = Listener()
         self._moved_s = self._reminded_s = time.monotonic()
         self._reminders = 0
-        self._closed_held_bytes = 0
+        self._closed_held_bytes = self._closed_hole_bytes = 0
         self.statistics = SenderStatistics(len(sources), sum(source.size for source in sources))
 
     def run(self) -> SenderStatistics:
@@ -93,8 +93,9 @@ class Sender:
         return self.statistics
 
     def _told(self) -> SenderStatistics:
-        told, open_bytes = self.statistics, sum(sending.held_bytes for sending in self._open.values())
-        told.held_bytes = self._closed_held_bytes + open_bytes
+        told, opened = self.statistics, self._open.values()
+        told.held_bytes = self._closed_held_bytes + sum(sending.held_bytes for sending in opened)
+        told.hole_bytes = self._closed_hole_bytes + sum(sending.hole_bytes for sending in opened)
         told.sent_bytes, told.again_bytes = self._putting.sent_bytes, self._putting.again_bytes
         return told
 
@@ -207,6 +208,7 @@ class Sender:
     def _close(self, sending: Sending) -> None:
         sending.source.close()
         self._closed_held_bytes += sending.held_bytes
+        self._closed_hole_bytes += sending.hole_bytes
         del self._open[sending.manifest.transfer]
         states: set[str] = {state.state for state in sending.final.values()} or {"put"}
         problem = next((state.problem for state in sending.final.values() if state.state == "refused"), "")

@@ -47,7 +47,8 @@ class SenderStatistics:
     failed: int = 0
     sent_bytes: int = 0  # by this process
     again_bytes: int = 0  # of these, sent by this process before
-    held_bytes: int = 0  # that were not sent: receivers had them already, or they are holes
+    held_bytes: int = 0  # that were not sent, because receivers had them already
+    hole_bytes: int = 0  # of sparse files, which are not sent either
     waits_for: str = ""  # empty while it sends
 
 
@@ -85,8 +86,26 @@ class Sending:
 
     @property
     def held_bytes(self) -> int:
-        """What receivers had already, and holes: bytes that were not sent."""
-        return int(((self.sent == 0) & ~self.to_send).sum()) * self.manifest.fragment_bytes
+        """What receivers had already: bytes that were not sent, without holes. Nothing of a file that was refused."""
+        if self.final and all(state.state == "refused" for state in self.final.values()):
+            return 0
+        return self._bytes_of((self.sent == 0) & ~self.to_send & ~self._holes)
+
+    @property
+    def hole_bytes(self) -> int:
+        """Bytes of holes, which are not sent."""
+        return self._bytes_of(self._holes)
+
+    @property
+    def _holes(self) -> Numbers:
+        return numbers_of(self.manifest.holes, self.manifest.count)
+
+    def _bytes_of(self, numbers: Numbers) -> int:
+        if not numbers.any():
+            return 0
+        last = self.manifest.count - 1
+        short = self.manifest.fragment_bytes - self.manifest.length_of(last) if numbers[last] else 0
+        return int(numbers.sum()) * self.manifest.fragment_bytes - short
 
     @property
     def is_sent(self) -> bool:
@@ -119,8 +138,7 @@ class Sending:
 
     def _hash_rest(self) -> None:
         """Hash the fragments that were not sent: those that receivers have, and holes."""
-        holes = numbers_of(self.manifest.holes, self.manifest.count)
-        for number in np.flatnonzero(holes & ~self.hashed).tolist():
+        for number in np.flatnonzero(self._holes & ~self.hashed).tolist():
             digest = zeros_hash(self.manifest.length_of(number))
             self.hashes[number], self.hashed[number] = np.frombuffer(digest, np.uint8), True
         for number in np.flatnonzero(~self.hashed).tolist():
