@@ -4,16 +4,18 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import click
 
-from headrace.cli.failure import NEGATIVE, OK
+from headrace.cli.failure import NEGATIVE, OK, notice
 from headrace.cli.group import Command
 from headrace.cli.options import POSITION, json_option, open_queue, queue_argument, selection_of, selection_options
 from headrace.cli.output import echo_json, product_values
 from headrace.cli.stream import GapReports, read_range
-from headrace.product import Batch
+from headrace.payload.fragments.join import Joiner
+from headrace.product import Product
 from headrace.queue import AnyQueue
 from headrace.selection import Selection
 from headrace.units import format_count, format_size
@@ -23,7 +25,7 @@ _NAME_CHARACTERS_MAX = 120
 _ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\0": "\0", r"\\": "\\"}
 _ESCAPE = re.compile(r"\\[ntr0\\]")
 
-Write = Callable[[Batch, int], int]  # writes one product; returns its bytes
+Write = Callable[[Product, bytes | memoryview], int]  # writes one product and its content; returns the bytes
 
 
 @click.command(cls=Command)
@@ -49,7 +51,9 @@ def cat(
     """Write the payloads that QUEUE holds to standard output, unchanged, and end.
 
     With --output, each payload goes to a file named after its sequence and ident. With --json, each product is one JSON
-    object, with its payload in Base64 or, with --output, its file. Exit code 1 if a damaged product was skipped.
+    object, with its payload in Base64 or, with --output, its file. A large product that the queue stores as fragments
+    is joined, and written once; with --record, each part is a record. Exit code 1 if a damaged product was skipped, or
+    parts of a large product are missing.
 
     \b
     Example:
@@ -60,68 +64,87 @@ def cat(
     with open_queue(queue_path) as queue:
         write = writer(output, record, separator, as_json)
         products = size = 0
-        for batch, index in _wanted(queue, selection, start, end, count, gaps):
-            size += write(batch, index)
+        joiner = None if record else Joiner()
+        for product, content in islice(_wanted(queue, selection, start, end, gaps, joiner), count):
+            size += write(product, content)
             products += 1
+    is_short = joiner is not None and products != count and _report_missing(joiner, as_json)
     if output is not None and not as_json:
         click.echo(f"wrote {format_count(products, 'file')} ({format_size(size)}) to {output}")
-    return NEGATIVE if gaps.damaged_products else OK
+    return NEGATIVE if gaps.damaged_products or is_short else OK
 
 
 def _wanted(
-    queue: AnyQueue, selection: Selection, start: int | str, end: int | str, count: int | None, gaps: GapReports
-) -> Iterator[tuple[Batch, int]]:
-    """Each product between the two positions: its batch, and its index there."""
-    first, given = queue.resolve(start), 0
+    queue: AnyQueue, selection: Selection, start: int | str, end: int | str, gaps: GapReports, joiner: Joiner | None
+) -> Iterator[tuple[Product, bytes | memoryview]]:
+    """Each product between the two positions, with its payload; without a joiner, with its record."""
+    first = queue.resolve(start)
     stop = min(end if isinstance(end, int) else queue.resolve(end), queue.next)
     for batch in read_range(queue, first, stop, selection, gaps):
-        for index, sequence in enumerate(batch.sequences.tolist()):
-            if sequence >= stop or given == count:
-                return
-            given += 1
-            yield batch, index
+        inside = int((batch.sequences < stop).sum())
+        if inside < len(batch):
+            batch = batch.take(range(inside))
+        if joiner is None:
+            yield from ((batch[index], batch.record(index)) for index in range(inside))
+        else:
+            yield from ((product, product.payload) for product in joiner.join(batch))
+
+
+def _report_missing(joiner: Joiner, as_json: bool) -> bool:
+    """Name what could not be joined on standard error; whether there is any."""
+    incomplete, told = joiner.incomplete(), joiner.statistics
+    for each in incomplete:
+        notice(
+            f"product {each.ident!r} of feed {each.feed} is not written: {each.missing:,} of its {each.parts:,} parts, "
+            f"which begin at {each.first}, are not in what was read; read a longer range, or put it again",
+            as_json,
+            incomplete={"feed": each.feed, "ident": each.ident, "first": each.first, "missing": each.missing,
+                        "parts": each.parts},
+        )  # fmt: skip
+    dropped = told.dropped + told.early_dropped
+    if dropped:
+        what = f"{format_count(dropped, 'large product or part')} that came incomplete, and too many to keep"
+        notice(f"{what}: not written; read a shorter range", as_json, dropped=dropped)
+    of_files = told.files + told.file_manifests
+    if of_files:
+        what = format_count(of_files, "fragment")
+        notice(f"{what} of files: not written; headrace receive joins them", as_json, fragments_of_files=of_files)
+    return bool(incomplete or dropped or of_files)
 
 
 def writer(output: str | None, record: bool, separator: str, as_json: bool) -> Write:
     """Writes payloads, or whole records, to files in the directory `output`, as JSON, or to standard output."""
-
-    def content(batch: Batch, index: int) -> bytes | memoryview:
-        return batch.record(index) if record else batch.payload(index)
-
     if output is not None:
-        return _file_writer(Path(output), content, ".record" if record else "", as_json)
+        return _file_writer(Path(output), ".record" if record else "", as_json)
     if as_json:
-        return lambda batch, index: _write_json(batch, index, content(batch, index), record)
-    return _stream_writer(content, _unescape(separator))
+        return lambda product, content: _write_json(product, content, record)
+    return _stream_writer(_unescape(separator))
 
 
-def _write_json(batch: Batch, index: int, content: bytes | memoryview, record: bool) -> int:
-    echo_json(product_values(batch[index], **{"record" if record else "payload": bytes(content)}))
+def _write_json(product: Product, content: bytes | memoryview, record: bool) -> int:
+    echo_json(product_values(product, **{"record" if record else "payload": bytes(content)}))
     return len(content)
 
 
-def _stream_writer(content: Callable[[Batch, int], bytes | memoryview], separator: bytes) -> Write:
+def _stream_writer(separator: bytes) -> Write:
     stream = sys.stdout.buffer
     between = iter([b""])
 
-    def write(batch: Batch, index: int) -> int:
+    def write(product: Product, content: bytes | memoryview) -> int:
         stream.write(next(between, separator))
-        return stream.write(content(batch, index))
+        return stream.write(content)
 
     return write
 
 
-def _file_writer(
-    directory: Path, content: Callable[[Batch, int], bytes | memoryview], suffix: str, as_json: bool
-) -> Write:
+def _file_writer(directory: Path, suffix: str, as_json: bool) -> Write:
     directory.mkdir(parents=True, exist_ok=True)
 
-    def write(batch: Batch, index: int) -> int:
-        product = batch[index]
+    def write(product: Product, content: bytes | memoryview) -> int:
         file = directory / (file_name(product.sequence, product.ident) + suffix)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         with open(descriptor, "wb") as out:
-            size = out.write(content(batch, index))
+            size = out.write(content)
         if as_json:
             echo_json(product_values(product, file=str(file)))
         return size

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from headrace.product import Product
+    from headrace.product.options import Fragment
 
 
 def product_values(product: "Product", **more: Any) -> dict[str, Any]:
     """All fields of a product except its payload, and `more`; times are ISO 8601, the signature is hexadecimal."""
-    mark = product.options.replay
+    mark, part = product.options.replay, product.options.fragment
     return {
         "sequence": product.sequence,
         "feed": product.feed,
@@ -44,8 +45,18 @@ def product_values(product: "Product", **more: Any) -> dict[str, Any]:
         "slice": product.slice,
         "properties": dict(product.properties),
         "replay": None if mark is None else {"run": f"{mark.run:016x}", "sequence": mark.sequence},
+        "fragment": None if part is None else _part_values(part),
         **more,
     }
+
+
+def _part_values(part: "Fragment") -> dict[str, Any]:
+    """Which part of something larger a product is: the number of the part, from 1 on, or that it is the manifest."""
+    is_manifest = part.number == part.count - 1
+    return {
+        "transfer": part.transfer.hex(), "manifest": is_manifest, "part": None if is_manifest else part.number + 1,
+        "parts": part.count - 1,
+    }  # fmt: skip
 
 
 def json_line(value: Any) -> str:
@@ -57,12 +68,13 @@ def echo_json(value: Any) -> None:
 
 
 def product_text(product: "Product", age_s: float, time_ns: int | None = None) -> str:
-    """One line: sequence, time (of insertion if none is given), size, age, feed and ident."""
+    """One line: sequence, time (of insertion if none is given), size, age, feed and ident, and what is special."""
+    part = product.options.fragment
     time = format_time(product.inserted_ns if time_ns is None else time_ns)
     return (
         f"{product.sequence:>8}  {time}  {format_size(product.size):>9}  "
         f"{format_latency(age_s):>8}  {product.feed}  {visible(product.ident)}"
-        f"{'  (replay)' if product.is_replay else ''}"
+        f"{'  (replay)' if product.is_replay else ''}{'' if part is None else f'  ({part})'}"
     )
 
 

@@ -139,7 +139,7 @@ def _write_all(run: _Run, write: Write, count: int | None, follow: bool) -> None
     for batch in _taken(run, _BATCH_PRODUCTS, count, follow):
         try:
             for index in range(len(batch)):
-                write(batch, index)
+                write(batch[index], batch.payload(index))
             sys.stdout.flush()
         except BrokenPipeError:  # a reader that goes away is no failure of the products
             run.consumer.nack(batch)

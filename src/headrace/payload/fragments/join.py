@@ -42,6 +42,17 @@ class _Joining:
     held: Numbers
 
 
+@dataclass(frozen=True, slots=True)
+class Incomplete:
+    """A product of which parts are missing."""
+
+    feed: str
+    ident: str
+    first: int  # the sequence of the first part that came
+    missing: int  # parts; the manifest counts as one
+    parts: int  # with the manifest
+
+
 @dataclass(slots=True)
 class JoinerStatistics:
     """Counts since the start."""
@@ -50,6 +61,7 @@ class JoinerStatistics:
     damaged: int = 0  # fragments that do not match their hash, or no manifest
     dropped: int = 0  # products that were incomplete when `bytes_max` was reached
     files: int = 0  # fragments of files, which are left out
+    file_manifests: int = 0  # and manifests of files
     early: int = 0  # fragments that came before their manifest: it comes out of order, or was lost
     early_dropped: int = 0  # of these, no longer kept: they were too many, or `bytes_max` was reached
 
@@ -70,6 +82,22 @@ class Joiner:
         """Everything before this sequence was returned, or is no part of a product that is still incomplete."""
         first_early = (early.sequence for early in self._early.values())
         return min([self._next, *(each.first for each in self._open.values()), *first_early])
+
+    def incomplete(self) -> list[Incomplete]:
+        """What is not whole yet, of what is kept."""
+        found = [
+            Incomplete(each.head.feed, each.head.ident, each.first, int((~each.held).sum()), each.manifest.count + 1)
+            for each in self._open.values()
+        ]
+        early: dict[str, list[Product]] = {}
+        for (transfer, _), product in self._early.items():
+            early.setdefault(transfer, []).append(product)
+        for parts in early.values():
+            mark = parts[0].options.fragment
+            assert mark is not None
+            missing = mark.count - len(parts)
+            found.append(Incomplete(parts[0].feed, parts[0].ident, parts[0].sequence, missing, mark.count))
+        return sorted(found, key=lambda each: each.first)
 
     def join(self, batch: Batch) -> Iterator[Product]:
         """The products of a batch: those that are whole, and those that have become whole."""
@@ -103,6 +131,7 @@ class Joiner:
             self.statistics.damaged += 1
             return None
         if manifest.kind != "product":
+            self.statistics.file_manifests += 1
             self._leave_out(mark.transfer, is_file=True)
             return None
         if mark.transfer in self._open or manifest.transfer != mark.transfer or not manifest.has_hashes:
