@@ -34,7 +34,7 @@ from headrace.timing.replay.run import (
     run_text,
 )
 from headrace.timing.replay.spacing import speed_text
-from headrace.units import format_count
+from headrace.units import format_count, format_time
 
 if TYPE_CHECKING:
     from headrace.product import Batch
@@ -213,15 +213,24 @@ def send_command(word: str | None, text: str, as_json: bool) -> int:
     """`--control`: command the process that replays a run, and show its progress."""
     if word is None:
         raise OptionError("--control needs the run", "headrace replay --run RUN --control COMMAND; --runs lists them")
-    told = command(parse_run(word), text)
+    told = command(number := parse_run(word), text)
     if as_json:
         echo_json(told)
         return OK
-    nowhere = f"before product {told['products'] + 1}" if told["products"] else "before the first product"
-    words = [told["time"] or nowhere, told["speed"], format_count(told["products"], "product")]
+    words = [told["time"] or _place_text(told, is_table=not read_run(number).identity), told["speed"], format_count(told["products"], "product")]
     words += [name for name in ("paused", "live") if told[name]]
     click.echo("  ".join(words))
     return OK
+
+
+def _place_text(told: dict[str, Any], *, is_table: bool) -> str:
+    """Where a replay is that has put nothing since its begin or its last seek. Positions of a table are times."""
+    position = told["position"]
+    if position <= told["start"]:
+        return "before the first product"
+    if told["stop"] is not None and position >= told["stop"]:
+        return "at the end"
+    return f"before {format_time(position)}" if is_table else f"before product {position}"
 
 
 def list_runs(as_json: bool) -> int:

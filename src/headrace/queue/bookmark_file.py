@@ -70,7 +70,7 @@ class FileBookmark(Bookmark[BinaryIO]):
         if size < kept.bytes:
             raise BookmarkError(
                 f"{self.path} has {size:,} bytes, and its bookmark counts {kept.bytes:,}",
-                f"restore it, or remove {_beside(self.path, _SUFFIX).name} to start again with an empty file",
+                f"restore it, or remove both {self.path.name} and {_beside(self.path, _SUFFIX).name} to start again",
             )
         self._bytes, self._mark = kept.bytes, kept.mark
         self._file.truncate(self._bytes)

@@ -78,10 +78,10 @@ class Progress:
     payload_bytes: int
     lost: int  # products evicted before they were read
     damaged: int
-    position: int  # behind the last product
+    position: int  # behind the last product; where a seek goes, from its call on
     start: int
     stop: int | None
-    time_ns: int  # of the last product in the stream; 0 before the first one
+    time_ns: int  # of the last product in the stream; 0 before the first one, and after a seek
     speed: float
     is_paused: bool
     lap: int  # how often it went back
@@ -161,7 +161,13 @@ class Replay:
         """The time in the queue that is so far from where the replay is; None if `to` is a place."""
         if not isinstance(to, str) or to[:1] not in ("+", "-"):
             return None
-        distance_ns = int(parse_age(to[1:], "seek") * 1e9) * (1 if to[0] == "+" else -1)
+        try:
+            distance_ns = int(parse_age(to[1:], "seek") * 1e9) * (1 if to[0] == "+" else -1)
+        except OptionError:
+            raise OptionError(
+                f"seek {to!r} is not a distance in time",
+                f'write a number and a unit, such as "{to[0]}50s"; a sequence has no sign',
+            ) from None
         with self._lock:
             place_ns = self._place_ns
         if not place_ns and distance_ns > 0:
@@ -183,10 +189,11 @@ class Replay:
     def progress(self) -> Progress:
         """How far it is now."""
         with self._lock:
-            bounds, spacing = self._source.bounds, self._spacing
+            bounds, spacing, target = self._source.bounds, self._spacing, self._target
+            position, time_ns = (self._position, self._time_ns) if target is None else (target, 0)
             return Progress(
-                self._products, self._payload_bytes, self._lost, self._damaged, self._position, bounds.start,
-                bounds.stop, self._time_ns, spacing.speed, spacing.is_paused, self._lap, self._is_live,
+                self._products, self._payload_bytes, self._lost, self._damaged, position, bounds.start,
+                bounds.stop, time_ns, spacing.speed, spacing.is_paused, self._lap, self._is_live,
                 self._behind_ns / 1e9,
             )  # fmt: skip
 
