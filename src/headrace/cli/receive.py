@@ -115,8 +115,9 @@ def _show(received: "Received", as_json: bool) -> None:
 def _show_totals(told: "ReceiverStatistics", took_s: float, as_json: bool) -> None:
     if as_json:
         echo_json({
-            "finished": told.finished, "refused": told.refused, "bytes": told.bytes, "bad": told.bad,
-            "lost": told.lost, "repeated": told.repeated, "asked": told.asked, "open": told.open, "took_s": took_s,
+            "finished": told.finished, "refused": told.refused, "superseded": told.superseded, "bytes": told.bytes,
+            "bad": told.bad, "lost": told.lost, "repeated": told.repeated, "asked": told.asked, "open": told.open,
+            "took_s": took_s,
         })  # fmt: skip
         return
     rate = told.bytes / max(took_s, 1e-9)
@@ -124,5 +125,6 @@ def _show_totals(told: "ReceiverStatistics", took_s: float, as_json: bool) -> No
     parts[0] += f" in {took_s:.1f} s, {format_size(int(rate))}/s"
     parts += [f"{format_count(told.bad, 'damaged fragment')} asked for again"] if told.bad else []
     parts += [f"{format_count(told.refused, 'file')} refused"] if told.refused else []
+    parts += [f"{format_count(told.superseded, 'older version')} dropped"] if told.superseded else []
     parts += [f"{format_count(told.open, 'file')} incomplete, kept"] if told.open else []
     click.echo("; ".join(parts))

@@ -367,6 +367,26 @@ def test_a_file_of_before_1970_arrives_with_its_time(queue: Queue, tmp_path: Pat
     assert (tmp_path / "in" / "old.bin").stat().st_mtime_ns == file.stat().st_mtime_ns
 
 
+def test_a_newer_version_supersedes_what_has_come_of_an_older_one(queue: Queue, tmp_path: Path) -> None:
+    file, state = make_file(tmp_path / "big.bin", SIZE), tmp_path / "in" / STATE_FOLDER
+
+    def break_at_half(told: SenderStatistics) -> None:
+        if told.sent_bytes >= SIZE // 2:
+            raise _Break
+
+    with Receiving(queue, tmp_path / "in") as receiving:
+        with pytest.raises(_Break):  # as after kill -9
+            send(queue, file, on_progress=break_at_half)
+        until(lambda: receiving.statistics.bytes > 0, "some fragments")
+        make_file(file, SIZE + 1, 2)
+        send(queue, file)
+    assert [each.state for each in receiving.received] == ["superseded", "done"]
+    assert receiving.statistics.superseded == 1
+    assert (tmp_path / "in" / "big.bin").read_bytes() == file.read_bytes()
+    assert not [*state.glob("*.part"), *state.glob("*.journal")]
+    FileReceiver(queue, tmp_path / "in", FEED, once=True, timeout_s=0.1).run()
+
+
 def test_one_directory_has_one_receiver(queue: Queue, tmp_path: Path) -> None:
     with Receiving(queue, tmp_path / "in"), pytest.raises(TransferError, match="another receiver uses"):
         FileReceiver(queue, tmp_path / "in", FEED)

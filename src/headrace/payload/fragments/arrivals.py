@@ -52,6 +52,7 @@ class Arrivals:
         self._complete: dict[str, Receiving] = {}  # of the files, those that wait for their names
         self._refused: dict[str, TransferState] = {}
         self._products: dict[str, None] = {}  # transfers that are no files
+        self._superseded: dict[str, None] = {}
         self._syncs = ThreadPoolExecutor(_SYNC_THREADS, "headrace-sync")
         self.statistics = statistics
 
@@ -81,7 +82,8 @@ class Arrivals:
         """The file that this fragment belongs to, if it is missing there."""
         receiving = self.files.get(mark.transfer)
         if receiving is None:
-            if not any(mark.transfer in known for known in (self._inbox.done, self._refused, self._products)):
+            known_as = (self._inbox.done, self._refused, self._products, self._superseded)
+            if not any(mark.transfer in known for known in known_as):
                 if len(self.unknown) < OPEN_MAX:
                     self.unknown.setdefault(mark.transfer, (product.sequence, product.ident))
                 self._reports.note(product.origin, TransferState(mark.transfer, "unknown"))
@@ -125,9 +127,12 @@ class Arrivals:
         elif manifest.transfer in self._refused:
             self._reports.note(product.origin, self._refused[manifest.transfer])
         elif manifest.transfer in self._inbox.done and self._is_still_done(manifest):
+            if not self._inbox.done.is_of_run(manifest):  # an earlier version was sent again
+                self._supersede(manifest, product.origin)
             self._reports.note(product.origin, TransferState(manifest.transfer, "done"))
         else:
             self._inbox.done.forget(manifest.transfer)
+            self._supersede(manifest, product.origin)
             self._accept(manifest, product.origin)
 
     def _is_still_done(self, manifest: Manifest) -> bool:
@@ -163,8 +168,22 @@ class Arrivals:
         receiving = self.files.get(manifest.transfer)
         if receiving is None:
             return False
-        is_silent = time.monotonic() - receiving.written_s > _MOVED_S
-        return (origin != receiving.origin and not is_silent) or not receiving.partial.manifest.describes_same(manifest)
+        return not _may_speak_of(receiving, origin) or not receiving.partial.manifest.describes_same(manifest)
+
+    def _supersede(self, manifest: Manifest, origin: str) -> None:
+        """Drop what has come of an earlier version of this file: its sender has another version now."""
+        self._superseded.pop(manifest.transfer, None)
+        for transfer, receiving in list(self.files.items()):
+            older = receiving.partial.manifest
+            is_older = transfer != manifest.transfer and (older.source, older.name) == (manifest.source, manifest.name)
+            if not is_older or not manifest.source or not _may_speak_of(receiving, origin):
+                continue
+            if transfer not in self._complete:
+                if len(self._superseded) >= OPEN_MAX:
+                    self._superseded.pop(next(iter(self._superseded)))
+                self._superseded[transfer] = None
+                self.statistics.superseded += 1
+                self._drop(receiving, "superseded", "its sender sends a newer version; what had come is removed")
 
     def _check(self, manifest: Manifest) -> None:
         """Raise if the file will not be received: better now than when all of it has come."""
@@ -284,7 +303,16 @@ class Arrivals:
     def _withdraw(self, manifest: Manifest, origin: str) -> None:
         receiving = self.files.get(manifest.transfer)
         if receiving is not None and receiving.origin == origin:
-            del self.files[manifest.transfer]
-            self._complete.pop(manifest.transfer, None)
-            receiving.partial.discard()
-            self._on_received(Received(manifest.name, manifest.size, "withdrawn", manifest.withdrawn))
+            self._drop(receiving, "withdrawn", manifest.withdrawn)
+
+    def _drop(self, receiving: Receiving, state: str, why: str) -> None:
+        manifest = receiving.partial.manifest
+        del self.files[manifest.transfer]
+        self._complete.pop(manifest.transfer, None)
+        receiving.partial.discard()
+        self._on_received(Received(manifest.name, manifest.size, state, why))
+
+
+def _may_speak_of(receiving: Receiving, origin: str) -> bool:
+    """Whether a file is of this origin, or its own origin has been silent for a while."""
+    return origin == receiving.origin or time.monotonic() - receiving.written_s > _MOVED_S

@@ -52,6 +52,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     holes: list[tuple[Place, Place]] = []  # fragments that consist of zeros and are not sent
     hashes: bytes = b""  # 32 bytes for each fragment
     run: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$|^$")] = ""  # of the sender: another one each time it runs
+    source: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$|^$")] = ""  # the same for one path of one sender
     asks: bool = False  # the sender asks each receiver what it has
     withdrawn: str = ""  # why the sender has given up; the receiver drops what it has
 

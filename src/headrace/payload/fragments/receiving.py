@@ -35,7 +35,7 @@ class Receiving:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What became of a transfer: done, refused or withdrawn."""
+    """What became of a transfer: done, refused, withdrawn or superseded."""
 
     name: str
     size: int
@@ -48,6 +48,7 @@ class Received:
 class ReceiverStatistics:
     finished: int = 0
     refused: int = 0
+    superseded: int = 0  # incomplete files of which the sender has sent a newer version
     bytes: int = 0  # written
     finished_bytes: int = 0
     repeated: int = 0  # fragments that were there already

@@ -44,8 +44,9 @@ class Source:
         where = (os.uname().nodename, self.path.absolute(), feed)
         transfer = transfer_of(*where, kind, self.name, self.size, self.mtime_ns, fragment_bytes)
         return Manifest(
-            transfer=transfer.hex(), kind=kind, name=self.name, size=self.size, fragment_bytes=fragment_bytes,
-            mode=self.mode, mtime_ns=self.mtime_ns, holes=self._holes(fragment_bytes),
+            transfer=transfer.hex(), source=transfer_of("source", *where).hex(), kind=kind, name=self.name,
+            size=self.size, fragment_bytes=fragment_bytes, mode=self.mode, mtime_ns=self.mtime_ns,
+            holes=self._holes(fragment_bytes),
         )  # fmt: skip
 
     def open(self) -> None:
