@@ -72,3 +72,31 @@ def test_fragments_of_files_are_not_written_as_products(run: Run, path: Path, tm
     result = run("cat", path)
     assert (result.exit_code, result.stdout_bytes) == (1, b"")
     assert "of files: not written; headrace receive joins them" in result.stderr
+
+
+@pytest.mark.parametrize("words", [["--separator", " "], ["--exec", "cat >> taken"]], ids=["payloads", "program"])
+def test_a_station_parks_parts_and_gives_them_to_nobody(
+    run: Run, large: Path, tmp_path: Path, words: list[str]
+) -> None:
+    with Queue.open(large) as queue:
+        queue.station("all", start="oldest", deliveries_max=2)
+    result = run("station", "take", large, "all", *words)
+    written = (tmp_path / "taken").read_bytes() if "--exec" in words else result.stdout_bytes
+    assert (result.exit_code, written) == (1, SMALL)
+    parts = parts_in(large) + 1
+    assert f"product 2 of station all: it is part 1 of {parts - 1} of a large product, which" in result.stderr
+    assert len(result.stderr.strip().splitlines()) <= parts + 1  # each part once, and that it is attached
+    with Queue.open(large) as queue:
+        now = queue.station("all").statistics()
+        assert (now.waiting + now.behind, now.leased, now.parked) == (0, 0, parts)
+
+
+@pytest.mark.parametrize("words", [[], ["--exec", "cat > taken"]], ids=["payloads", "program"])
+def test_without_a_limit_of_deliveries_parts_end_the_run_and_stay(run: Run, large: Path, words: list[str]) -> None:
+    with Queue.open(large) as queue:
+        queue.station("parts", "sat/a", start="oldest", deliveries_max=0)
+    result = run("station", "take", large, "parts", *words)
+    assert (result.exit_code, result.stdout_bytes) == (1, b"")
+    with Queue.open(large) as queue:
+        now = queue.station("parts").statistics()
+        assert (now.waiting + now.behind, now.leased, now.parked) == (parts_in(large) + 1, 0, 0)

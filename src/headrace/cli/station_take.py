@@ -7,6 +7,9 @@
 A product is acknowledged after its payload was written and flushed, or after the program ended with exit code 0. If the
 command is killed in between, the station delivers the product again: at least once. Ctrl-C and SIGTERM end the program
 that runs, and give the product back without counting a failure.
+
+A part of a large product is no product, and a station gives its products to many consumers, so nobody here can join
+them. A part is never written or passed to a program: it is given back as failed, and so parked.
 """
 
 import os
@@ -14,9 +17,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import click
 
@@ -30,6 +33,7 @@ from headrace.cli.station_chain import existing_station
 from headrace.cli.stream import DeferredSignals, stop_when_unread
 from headrace.errors import OptionError, ProductDamagedError
 from headrace.product import Batch, Product
+from headrace.product.options import Fragment
 from headrace.queue import AnyConsumer
 from headrace.units import format_age, format_time
 
@@ -37,6 +41,10 @@ _BATCH_PRODUCTS = 100
 _AGAIN_S = 1.0  # before a program gets a product again that has just failed
 _KILL_S = 5.0  # from SIGTERM to SIGKILL
 _FAILED_MAX = 10_000  # sequences that are remembered as failed
+_NOT_JOINED = (
+    "it is {} of a large product, which no station joins: read its feed with a program that joins "
+    "(headrace.joined) or by headrace cat, or put smaller products"
+)
 
 
 @dataclass(slots=True)
@@ -49,11 +57,18 @@ class _Run:
     retries: bool  # the station parks a product after some deliveries, so trying again comes to an end
     stream: Iterator[Batch] | None = None  # what orders the products of the consumer
     failures: int = 0
+    failed: set[int] = field(default_factory=set)  # the sequences
 
     def fail(self, product: Batch, sequence: int, reason: str) -> None:
-        """Give a product back as failed, and say so."""
+        """Give a product back as failed, and say so; of a part, which fails each time, only once."""
         self.failures += 1
         self.consumer.nack(product, failed=True)
+        is_known = sequence in self.failed
+        if len(self.failed) >= _FAILED_MAX:
+            self.failed.clear()
+        self.failed.add(sequence)
+        if is_known and product.fragments():
+            return
         notice(
             f"product {sequence} of station {self.station}: {reason}; it was given back", self.as_json,
             station=self.station, sequence=sequence, problem=reason, acknowledged=False,
@@ -80,7 +95,8 @@ def take(
     A product is acknowledged after its payload was written, or after the program of --exec ended with exit code 0. With
     another exit code it is given back and delivered again, to any consumer, until the station parks it. If this command
     is killed, the products that it holds go back to the station: none is lost, and the last may be processed twice.
-    Exit code 1 if a program failed.
+    A part of a large product is given back as failed, and neither written nor passed to a program. Exit code 1 if a
+    program failed, or a part came.
 
     The program finds the facts in HEADRACE_STATION, _SEQUENCE, _FEED, _IDENT, _SIZE, _ORIGIN, _CREATED, _INSERTED,
     _PRIORITY, _SIGNATURE and _PROPERTIES (JSON). With --json, its standard output goes to standard error.
@@ -137,14 +153,32 @@ def _parts(stream: Iterator[Batch], n: int) -> Iterator[Batch]:
 def _write_all(run: _Run, write: Write, count: int | None, follow: bool) -> None:
     """Write and flush each batch before it is acknowledged."""
     for batch in _taken(run, _BATCH_PRODUCTS, count, follow):
+        parts = batch.fragments()
+        places = [place for place in range(len(batch)) if place not in parts]
         try:
-            for index in range(len(batch)):
-                write(batch[index], batch.payload(index))
+            for place in places:
+                write(batch[place], batch.payload(place))
             sys.stdout.flush()
         except BrokenPipeError:  # a reader that goes away is no failure of the products
             run.consumer.nack(batch)
             raise
-        run.consumer.ack(batch)
+        if places:
+            run.consumer.ack(batch.take(places) if parts else batch)
+        if parts and not _refuse(run, batch, parts, follow):
+            return
+
+
+def _refuse(run: _Run, batch: Batch, parts: Mapping[int, Fragment], follow: bool) -> bool:
+    """Give parts of large products back as failed; whether to go on: else they would come back without end."""
+    returns = not run.retries and any(int(batch.sequences[place]) in run.failed for place in parts)
+    if returns and not follow:
+        run.consumer.nack(batch.take(sorted(parts)))
+        return False
+    if returns:
+        time.sleep(_AGAIN_S)
+    for place, part in sorted(parts.items()):
+        run.fail(batch.take([place]), int(batch.sequences[place]), _NOT_JOINED.format(part))
+    return True
 
 
 # --- programs ---------------------------------------------------------------------------------------
@@ -152,18 +186,19 @@ def _write_all(run: _Run, write: Write, count: int | None, follow: bool) -> None
 
 def _process_all(run: _Run, command: str, exec_s_max: float | None, count: int | None, follow: bool) -> None:
     """Run the program for each product. A product that fails comes back, by the rules of the station."""
-    failed: set[int] = set()
     for batch in _taken(run, 1, count, follow):
+        if parts := batch.fragments():
+            if not _refuse(run, batch, parts, follow):
+                return
+            continue
         sequence = int(batch.sequences[0])
-        if sequence in failed:
+        if sequence in run.failed:
             if not follow and not run.retries:  # it would come back without end
                 run.consumer.nack(batch)
                 return
             time.sleep(_AGAIN_S)
         problem = _process(run, command, batch, exec_s_max)
         if problem:
-            failed = failed if len(failed) < _FAILED_MAX else set()
-            failed.add(sequence)
             run.fail(batch, sequence, problem)
 
 
