@@ -387,6 +387,20 @@ def test_a_newer_version_supersedes_what_has_come_of_an_older_one(queue: Queue, 
     FileReceiver(queue, tmp_path / "in", FEED, once=True, timeout_s=0.1).run()
 
 
+def test_a_file_that_changes_is_withdrawn_before_more_of_it_is_sent(queue: Queue, tmp_path: Path) -> None:
+    file, sent_bytes = make_file(tmp_path / "big.bin", SIZE), []
+
+    def change(told: SenderStatistics) -> None:
+        if told.sent_bytes and not sent_bytes:
+            os.utime(file, ns=(1, 1))
+            sent_bytes.append(told.sent_bytes)
+
+    with Receiving(queue, tmp_path / "in"):
+        told, sent = send(queue, file, on_progress=change)
+    assert sent[0].state == "withdrawn"
+    assert told.sent_bytes == sent_bytes[0] < SIZE
+
+
 def test_one_directory_has_one_receiver(queue: Queue, tmp_path: Path) -> None:
     with Receiving(queue, tmp_path / "in"), pytest.raises(TransferError, match="another receiver uses"):
         FileReceiver(queue, tmp_path / "in", FEED)

@@ -251,8 +251,11 @@ class Sender:
         return batch
 
     def _put_fragments(self, batch: list[Piece]) -> None:
-        """Put a batch; a file that cannot be read is withdrawn."""
-        filled, failed = self._reads.take(batch)
+        """Put a batch; a file that changed or cannot be read is withdrawn."""
+        failed = _changed_in(batch)
+        unchanged = [piece for piece in batch if piece[0].manifest.transfer not in failed]
+        filled, unreadable = self._reads.take(unchanged) if unchanged else ([], {})
+        failed |= unreadable
         for transfer, why in failed.items():
             self._withdraw(self._open[transfer], why)
         if filled:
@@ -294,3 +297,14 @@ class Sender:
         if problems:
             return f"a receiver waits: {problems[0]}"
         return self._flow.waits_for(self._feed, self._receivers_min)
+
+
+def _changed_in(batch: Sequence[Piece]) -> dict[str, str]:
+    """What is wrong with files of these fragments that are not as they were, by transfer."""
+    changed: dict[str, str] = {}
+    for transfer, sending in {sending.manifest.transfer: sending for sending, _ in batch}.items():
+        try:
+            sending.source.check_unchanged()
+        except (OSError, SourceChangedError) as error:
+            changed[transfer] = str(error)
+    return changed
