@@ -217,7 +217,8 @@ def send_command(word: str | None, text: str, as_json: bool) -> int:
     if as_json:
         echo_json(told)
         return OK
-    words = [told["time"] or _place_text(told, is_table=not read_run(number).identity), told["speed"], format_count(told["products"], "product")]
+    place = told["time"] or _place_text(told, is_table=not read_run(number).identity)
+    words = [place, told["speed"], format_count(told["products"], "product")]
     words += [name for name in ("paused", "live") if told[name]]
     click.echo("  ".join(words))
     return OK
