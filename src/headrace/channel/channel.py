@@ -26,6 +26,7 @@ from headrace.channel.assigner import counters_path, next_number, put_in_force, 
 from headrace.channel.compression import COMPRESSION_OPTIONS, Compression, compression_options, read_compression
 from headrace.channel.conflicts import agree, of_qos
 from headrace.channel.context import ChannelContext, definition_of
+from headrace.channel.creation import agree_on_new
 from headrace.channel.document import ChannelDocument, Definition, DefinitionFile
 from headrace.channel.pull import PullSupplier
 from headrace.channel.push import PushConsumer
@@ -47,7 +48,6 @@ from headrace.log.follow import Follower
 from headrace.log.log import Log, Wanted
 from headrace.log.read import Start
 from headrace.log.seams import Timeout
-from headrace.station.conflicts import Conflict, terms_error
 from headrace.station.interface import AnyStation
 from headrace.station.leases import check_keep
 from headrace.station.opening import open_station
@@ -58,8 +58,6 @@ from headrace.units import parse_age
 
 if TYPE_CHECKING:
     from headrace.product import Batch, Product
-
-CHANNELS_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,19 +288,16 @@ def open_channel(
         existing = document.channels.get(name)
         if existing is not None and _is_same(existing, feed, options):
             return channel
-        qos, slicing, compression = agree(options, context.now_ns())
         if existing is not None:
-            raise _exists(existing, feed, qos, slicing, compression)
+            raise _exists(existing, feed, *agree(options, context.now_ns()))
         if feed is None:
+            agree(options, context.now_ns())
             raise ChannelMissingError(f"{path} has no channel {name!r}", "to create it, give its feed")
-        subtree = Subtree.of(feed)
-        if slicing is not None:
-            _refuse_overlap(document, name, subtree)
-        if compression is not None:
-            membership.check_compression(log, document, name, subtree, compression)
+        subtree, now_ns = Subtree.of(feed), context.now_ns()
+        qos, slicing, compression = agree_on_new(document, log.dictionaries, name, subtree, options, now_ns)
         if slicing is not None or compression is not None:
             document = msgspec.structs.replace(document, slicings=next_number(log.kernel, document))
-        file.write(_with_new(document, name, subtree.pattern, qos, slicing, compression, context.now_ns()))
+        file.write(_with_new(document, name, subtree.pattern, qos, slicing, compression, now_ns))
         put_in_force(log.kernel, document)
     return channel
 
@@ -329,16 +324,6 @@ def refuse_fixed(options: Mapping[str, Any]) -> None:
         if option in options:
             subject = "feed of a channel" if option == "feed" else f"option {option} of a channel"
             raise OptionError(f"the {subject} cannot change", "remove the channel and create another one")
-
-
-def _refuse_overlap(document: ChannelDocument, name: str, subtree: Subtree) -> None:
-    """TermsError if another channel assigns slices to some of these feeds: a product has one slice."""
-    for other in document.channels.values():
-        if other.slicing is not None and Subtree.of(other.feed).overlaps(subtree):
-            new = f"channel {name!r} would to {subtree.pattern}"
-            problem = f"channel {other.name!r} assigns slices to {other.feed}, and {new}"
-            remedy = f"use channel {other.name!r}, leave out slices and assign, or choose feeds that do not overlap"
-            raise terms_error([Conflict(SLICING_OPTIONS, problem, remedy)])
 
 
 def _exists(
@@ -368,10 +353,6 @@ def _with_new(
     document: ChannelDocument, name: str, feed: str, qos: QoS, slicing: Slicing | None,
     compression: Compression | None, now_ns: int,
 ) -> ChannelDocument:  # fmt: skip
-    if len(document.channels) >= CHANNELS_MAX:
-        raise ChannelNameError(
-            f"the queue has {CHANNELS_MAX} channels, the maximum", "delete one: headrace channel delete"
-        )
     number = document.next_number
     new = Definition(
         name=name, number=number, feed=feed, created_ns=now_ns, qos=qos, slicing=slicing, compression=compression

@@ -18,12 +18,11 @@ from headrace.channel.assigner import next_number, put_in_force
 from headrace.channel.compression import COMPRESSION_OPTIONS, Compression, compression_options, read_compression
 from headrace.channel.conflicts import looser, of_qos, tighten, validate
 from headrace.channel.context import ChannelContext
-from headrace.channel.document import ChannelDocument, Definition, DefinitionFile
+from headrace.channel.creation import check_compression
+from headrace.channel.document import Definition, DefinitionFile
 from headrace.channel.qos import FIELDS, QoS, StationOnly, is_open, read_options, station_terms
 from headrace.channel.subtree import Subtree
 from headrace.errors import ChannelError, StationMissingError
-from headrace.log.dictionaries import missing, parse_name
-from headrace.log.log import Log
 from headrace.selection import Selection
 from headrace.station.conflicts import Conflict, terms_error
 from headrace.station.opening import open_station
@@ -115,26 +114,8 @@ def _changed_compression(
     _refuse(faults)
     if compression is not None:
         document, subtree = channel.file.read(), Subtree.of(definition.feed)
-        check_compression(channel.log, document, definition.name, subtree, compression)
+        check_compression(channel.log.dictionaries, document, definition.name, subtree, compression)
     return compression
-
-
-def check_compression(
-    log: Log, document: ChannelDocument, name: str, subtree: Subtree, compression: Compression
-) -> None:
-    """TermsError if another channel compresses some of these feeds; DictionaryError if the queue lacks the dictionary.
-
-    A product is compressed once, in one way.
-    """
-    for other in document.channels.values():
-        if other.name != name and other.compression is not None and Subtree.of(other.feed).overlaps(subtree):
-            problem = f"channel {other.name!r} compresses {other.feed}, and channel {name!r} would {subtree.pattern}"
-            remedy = "leave out compress, or choose feeds that do not overlap"
-            raise terms_error([Conflict(COMPRESSION_OPTIONS, problem, remedy)])
-    if compression.dictionary is not None:
-        number = parse_name(compression.dictionary)
-        if log.dictionaries.get(number) is None:
-            raise missing(number, str(log.path))
 
 
 def _renumber(channel: ChannelContext) -> None:

@@ -26,7 +26,8 @@ def check(path: str, as_json: bool) -> int:
     """List every problem in FILE, each with its line and its remedy. Exit code 2 if there is any.
 
     Warnings do not change the exit code: they say what may end badly together with the configurations of other sites.
-    The check reads the files and directories that FILE names, and changes nothing.
+    The check reads the files and directories that FILE names, compares FILE with the queue if it exists, and changes
+    nothing.
 
     \b
     Example:

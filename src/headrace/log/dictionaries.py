@@ -133,7 +133,8 @@ class Dictionaries:
     """The dictionaries of one queue. Threads may share it."""
 
     def __init__(self, path: Path, storage: Storage | None = None) -> None:
-        self._folder, self._storage = path / FOLDER, storage or Disk()
+        self.queue, self.folder = path, path / FOLDER
+        self._storage = storage or Disk()
         self._known: dict[int, Dictionary] = {}
 
     def get(self, number: int) -> Dictionary | None:
@@ -145,7 +146,7 @@ class Dictionaries:
             except FileNotFoundError:
                 return None
             except OSError as error:
-                raise explain_os_error(error, self._folder.parent) from error
+                raise explain_os_error(error, self.queue) from error
             found = self._known[number] = decode_dictionary(data, number)
         return found
 
@@ -153,7 +154,7 @@ class Dictionaries:
         """As `get`; DictionaryError if the queue lacks it."""
         found = self.get(number)
         if found is None:
-            raise missing(number, str(self._folder.parent))
+            raise missing(number, str(self.queue))
         return found
 
     def take(self, numbers: Iterable[int], source: DictionarySource | None) -> None:
@@ -162,7 +163,7 @@ class Dictionaries:
             if self.get(number) is None:
                 found = None if source is None else source.need(number)
                 if not isinstance(found, Dictionary):
-                    raise missing(number, str(self._folder.parent))
+                    raise missing(number, str(self.queue))
                 self.add(found)
 
     def add(self, dictionary: Dictionary) -> None:
@@ -177,18 +178,18 @@ class Dictionaries:
         if len(self.numbers()) >= DICTIONARIES_MAX:
             raise DictionaryError(
                 f"the queue has {DICTIONARIES_MAX} dictionaries, the maximum",
-                f"remove files from {self._folder} that no held product needs",
+                f"remove files from {self.folder} that no held product needs",
             )
         try:
             self._write(self._file(dictionary.number), encode_dictionary(dictionary))
         except OSError as error:
-            raise explain_os_error(error, self._folder.parent) from error
+            raise explain_os_error(error, self.queue) from error
         self._known[dictionary.number] = dictionary
 
     def _write(self, file: Path, data: bytes) -> None:
-        if not self._folder.exists():
-            self._folder.mkdir(exist_ok=True)
-            self._storage.sync_directory(self._folder.parent)
+        if not self.folder.exists():
+            self.folder.mkdir(exist_ok=True)
+            self._storage.sync_directory(self.queue)
         part = file.with_name(f"{os.urandom(8).hex()}.part")
         try:
             part.write_bytes(data)
@@ -197,11 +198,11 @@ class Dictionaries:
         except BaseException:
             part.unlink(missing_ok=True)
             raise
-        self._storage.sync_directory(self._folder)
+        self._storage.sync_directory(self.folder)
 
     def numbers(self) -> list[int]:
         """The numbers of all dictionaries."""
-        names = sorted(file.stem for file in self._folder.glob("*.dictionary")) if self._folder.exists() else []
+        names = sorted(file.stem for file in self.folder.glob("*.dictionary")) if self.folder.exists() else []
         return [int(name, 16) for name in names if _NAME.fullmatch(name)]
 
     def faults(self) -> list[tuple[Path, str]]:
@@ -215,7 +216,7 @@ class Dictionaries:
         return found
 
     def _file(self, number: int) -> Path:
-        return self._folder / f"{name_of(number)}.dictionary"
+        return self.folder / f"{name_of(number)}.dictionary"
 
 
 def missing(number: int, where: str) -> DictionaryError:

@@ -10,7 +10,8 @@ The keys are the options of a channel (docs/channels.md). The site creates a cha
 and when it reads its configuration again. One that exists on other terms is an error: to change it is a matter of
 `headrace channel change`, because its stations must agree.
 
-Not here: what the options mean and which contradict each other (channel/).
+Not here: what the options mean and which contradict each other (channel/), and the comparison with the channels that
+the queue has (channel_terms.py).
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,6 @@ from headrace.errors import ChannelNameError, OptionError
 from headrace.kernel import _kernel as kernel
 from headrace.log.cursor import check_name
 from headrace.log.dictionaries import name_of, parse_name
-from headrace.queue import Queue
 from headrace.site.kinds import SITE_NAME
 from headrace.station.terms import CAPACITY_MAX
 from headrace.toml.kinds import Kind, age, choice, count, text_of
@@ -106,12 +106,6 @@ class ChannelTable(msgspec.Struct, frozen=True, kw_only=True, rename=_RENAMED):
         fields = self.__struct_fields__[2:]
         given = {_RENAMED.get(field, field): getattr(self, field) for field in fields}
         return {option: value for option, value in given.items() if value is not None}
-
-
-def open_channels(channels: tuple[ChannelTable, ...], queue: Queue) -> None:
-    """Create those that do not exist; ChannelExistsError for one that exists on other terms."""
-    for channel in channels:
-        queue.channel(channel.name, channel.feed, **channel.options())
 
 
 def channel_conflicts(channels: tuple[ChannelTable, ...]) -> Iterator[tuple[int, str, str, str]]:

@@ -27,7 +27,7 @@ from headrace.link.session import SessionTerms, locators, open_session
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
 from headrace.relay.receive.counts import Tally
-from headrace.site.channels import open_channels
+from headrace.site.channel_terms import open_channels
 from headrace.site.config import SiteConfig
 from headrace.site.loading import check_warnings, load_config, load_functions_of
 from headrace.site.logs import begin_logs

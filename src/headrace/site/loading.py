@@ -4,6 +4,9 @@
     TOML, places         keys, kinds     the queue          what excludes what
             └─────────── toml/report.py: every problem ──────────┘
 
+`check_config` adds what only a start needs: channel_terms.py and functions.py. A site that runs, and commands that find
+it by its file, do without.
+
 An invalid value is left at its default, and the report remembers its key, so that no later step reports it again.
 """
 
@@ -14,6 +17,7 @@ from typing import Any
 
 from headrace.selection.functions import Function
 from headrace.selection.table_keys import with_clauses
+from headrace.site.channel_terms import check_channels
 from headrace.site.config import LAYOUT, REPEATED, TABLES, SiteConfig
 from headrace.site.contradictions import contradictions
 from headrace.site.functions import TABLE as FUNCTIONS
@@ -35,11 +39,16 @@ class Loaded:
 
 
 def check_config(path: str | os.PathLike[str]) -> list[Problem]:
-    """Every problem of the file, in its order; nothing is changed. Functions are loaded if there is no other."""
+    """Every problem of the file, in its order; nothing is changed.
+
+    A file that is valid by itself is compared with the channels of the queue, and then its functions are loaded.
+    """
     document, examined = read_document(Path(path), LAYOUT), _examine(Path(path))
     if not isinstance(examined, Loaded) or isinstance(document, Problem):
         return examined if isinstance(examined, list) else []
-    return function_problems(document, LAYOUT, examined.config.functions)
+    report = Report(document, LAYOUT)
+    check_channels(examined.config, report)
+    return report.problems() or function_problems(document, LAYOUT, examined.config.functions)
 
 
 def check_warnings(path: str | os.PathLike[str]) -> list[Problem]:
