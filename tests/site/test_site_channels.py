@@ -230,9 +230,24 @@ def test_a_site_starts_again_after_its_channel_was_trained(
         trained(queue)
     done = run("queue", "train", "q", "wx/text/**", "--size", "2KiB", "--channel", "text")
     assert done.exit_code == 0, done.output
+    assert "if [[channel]] text of the configuration of the site names a dictionary, write dictionary = " in done.output
     process.reload("site.toml is loaded")
     assert process.stop() == 0
     assert run("config", "check", path).exit_code == 0
     again = serve(path)
     again.wait_until_ready()
     assert again.stop() == 0
+
+
+def test_commands_that_change_what_a_configuration_may_name_say_so_if_the_queue_belongs_to_a_site(
+    make_queue: Callable[..., Queue], run: Callable[..., Any]
+) -> None:
+    queue = make_queue()
+    queue.channel("text", "wx/text/**")
+    change = ("channel", "change", "q", "text", "--timeout", "30s")
+    resize = ("queue", "resize", "q", "--age", "2h")
+    assert "site" not in run(*change).output + run(*resize).output
+    (queue.path / "site").mkdir()
+    assert "if the configuration of the site has a [[channel]] text, write the same there" in run(*change).output
+    assert "if [queue] of the configuration of the site names size or age" in run(*resize).output
+    assert "site" not in run(*change, "--json").output

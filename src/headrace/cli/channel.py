@@ -15,7 +15,8 @@ from headrace.cli.failure import NEGATIVE, OK, USAGE
 from headrace.cli.group import Group
 from headrace.cli.options import completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, show_fields, show_table
-from headrace.queue import AnyChannel
+from headrace.queue import AnyChannel, Queue
+from headrace.queue.request_files import has_site
 from headrace.units import format_count
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -196,6 +197,11 @@ def change(queue_path: str, name: str, as_json: bool, **options: str | None) -> 
         changed = queue.channel(name)
         changed.change(**given)
         _show(changed, as_json, f"changed {name}")
+        if not as_json and (not isinstance(queue, Queue) or has_site(queue.path)):
+            click.echo(
+                f"if the configuration of the site has a [[channel]] {name}, write the same there (compress and "
+                "dictionary may be left out): with other terms the site does not start again"
+            )
 
 
 @channel.command(short_help="Delete a channel.")

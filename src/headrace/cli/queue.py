@@ -30,6 +30,7 @@ from headrace.log.config import CONFIG_FILE, DEDUPS, DURABILITIES, HASHES, Queue
 from headrace.log.directory import check_path
 from headrace.log.statistics import Statistics
 from headrace.queue import Queue
+from headrace.queue.request_files import has_site
 from headrace.units import format_age, format_count, format_latency, format_size
 
 BUSIEST = 20
@@ -120,6 +121,11 @@ def resize(path: str, size: int | None, age: float | None, as_json: bool) -> Non
             return
         terms = _terms(queue.config)
         click.echo(f"{path}: size {terms['size']}, age {terms['age']}; {format_count(evicted, 'product')} evicted")
+        if has_site(queue.path):
+            click.echo(
+                "if [queue] of the configuration of the site names size or age, write the same there: with another "
+                "value the site does not start again"
+            )
 
 
 # --- info -----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from headrace.cli.group import QueueArgument
 from headrace.cli.options import SIZE, completes, json_option, open_local_queue
 from headrace.cli.output import echo_json
 from headrace.payload.compression.training import SAMPLES_DEFAULT, SIZE_DEFAULT, Training
+from headrace.queue.request_files import has_site
 from headrace.units import format_count, format_size
 
 
@@ -43,6 +44,7 @@ def train(path: str, feed: str, products: int, size: int, level: int, channel: s
         if used is not None:
             now = compression_options(used.definition.compression).get("compress", f"zstd:{level}")
             used.change(compress=now, dictionary=name)
+        is_of_site = has_site(queue.path)
     if as_json:
         echo_json({"dictionary": name, "feed": training.dictionary.feed, "bytes": len(training.dictionary.content),
                    "products": training.products, "plain_bytes": training.plain_bytes,
@@ -50,11 +52,15 @@ def train(path: str, feed: str, products: int, size: int, level: int, channel: s
                    "channel": channel})  # fmt: skip
         return
     click.echo(_said(training))
-    click.echo(
-        f"channel {channel} uses it from now on"
-        if channel is not None
-        else f"to use it: headrace channel change {path} CHANNEL --compress zstd --dictionary {name}"
-    )
+    if channel is None:
+        click.echo(f"to use it: headrace channel change {path} CHANNEL --compress zstd --dictionary {name}")
+        return
+    click.echo(f"channel {channel} uses it from now on")
+    if is_of_site:
+        click.echo(
+            f"if [[channel]] {channel} of the configuration of the site names a dictionary, write "
+            f'dictionary = "{name}" there, or leave the key out: with another one the site does not start again'
+        )
 
 
 def _said(training: Training) -> str:

@@ -37,6 +37,11 @@ def note_requests(log: kernel.Log) -> None:
         log.set_state(requests=1)
 
 
+def has_site(path: Path) -> bool:
+    """Whether a site has run at the queue: then its configuration may name terms of the queue and of its channels."""
+    return (path / RequestFiles.file).parent.is_dir()
+
+
 class RequestFiles:
     """The part of the file in opening, checking and repairing a queue (log/seams.py: Resident)."""
 
