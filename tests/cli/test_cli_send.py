@@ -111,3 +111,21 @@ def _without_permission(monkeypatch: pytest.MonkeyPatch) -> None:
         os, "access", lambda path, mode, **rest: "secret" not in str(path) and access(path, mode, **rest)
     )
     monkeypatch.setattr(os, "scandir", listed)
+
+
+def test_fewer_files_than_asked_for_are_a_failure(run: Run, tmp_path: Path) -> None:
+    _prepared(tmp_path)
+    nothing = run("receive", "in", "--from", "q", "--count", "3", "--timeout", "0.1s")
+    assert nothing.exit_code == 3
+    assert "0 of 3 files came" in nothing.stderr
+    assert run("send", "a.txt", "q", "--no-wait").exit_code == 0
+    one = run("receive", "in", "--from", "q", "--count", "3", "--timeout", "0.1s")
+    assert one.exit_code == 3
+    assert "1 of 3 files came" in one.stderr
+
+
+def test_a_file_is_no_directory_to_receive_into(run: Run, tmp_path: Path) -> None:
+    _prepared(tmp_path)
+    result = run("receive", "a.txt", "--from", "q", "--once")
+    assert result.exit_code == 2
+    assert "'a.txt' is a file" in result.stderr

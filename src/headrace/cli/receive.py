@@ -25,7 +25,7 @@ EXISTING = ("refuse", "replace", "number")
 
 
 @click.command(cls=Command)
-@click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
 @click.option("--from", "queue_path", default=DEFAULT, metavar="QUEUE", shell_complete=completes("queue"),
               help="The queue through which the files come. [default: the default queue]")  # fmt: skip
 @click.option("--feed", type=FEED, default=FILES_FEED, show_default=True, shell_complete=completes("feed"),
@@ -35,7 +35,9 @@ EXISTING = ("refuse", "replace", "number")
                    "(report.1.csv).")  # fmt: skip
 @click.option("--size-max", type=SIZE, help="Refuse larger files, such as 10GiB. [default: no limit]")
 @click.option("--once", is_flag=True, help="End when the files that are in the queue now are complete.")
-@click.option("--count", type=click.IntRange(min=1), help="End after this many files and directories.")
+@click.option("--count", type=click.IntRange(min=1),
+              help="End after this many files and directories, also those that were in the queue before; exit code 3 "
+                   "if --timeout comes first.")  # fmt: skip
 @click.option("--timeout", type=AGE,
               help="End if no fragment has come for this long. [default: no limit; 1min with --once]")  # fmt: skip
 @json_option
@@ -48,8 +50,8 @@ def receive(
     What is on its way is in DIR/.headrace-receive. End the command, or kill it, and run it again: it continues. A
     fragment that was damaged, or evicted before it was read, is asked for again, and the sender sends it.
 
-    Names that would lead out of DIR are refused. Exit code 3 if something is incomplete after --timeout, 1 if a file
-    was refused.
+    Names that would lead out of DIR are refused. Exit code 3 if something is incomplete after --timeout, or fewer than
+    --count came, 1 if a file was refused.
 
     \b
     Example:

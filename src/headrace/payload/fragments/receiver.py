@@ -166,6 +166,12 @@ class FileReceiver:
                 f"nothing came for {self._timeout_s:g} s: {self._waits_for()}",
                 "run headrace send again at the other end; what is here is kept, and not sent again",
             )
+        if self._count is not None:
+            came = self.statistics.finished + self.statistics.refused
+            raise TransferIncompleteError(
+                f"nothing came for {self._timeout_s:g} s: {came} of {format_count(self._count, 'file')} came",
+                f"check that the sender runs, and sends through feed {self._feed}",
+            )
         return True
 
     # --- products -----------------------------------------------------------------------------------
