@@ -6,14 +6,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from siteconfig import Serve, Write
 
 from headrace import Queue, connect
+from headrace.cli.clock import source_troubles, state_lines
 from headrace.cli.sites import read_map
 from headrace.site.problems import map_problems
 from headrace.testing.ntp import SimulatedServer
 from headrace.testing.ntp_udp import UdpServer
+from headrace.timing.clock.state import ClockState, ServerState
 from headrace.units import format_time
 from support.commandline import PROGRAM, Run
 from support.waiting import until
@@ -133,3 +136,66 @@ def test_a_queue_without_a_site_has_a_keeper_by_command(servers: list[UdpServer]
     finally:
         keeper.kill()
         keeper.wait()
+
+
+def keeping(queue: Path, *options: str) -> "subprocess.Popen[str]":
+    words = [*PROGRAM, "clock", str(queue), "--keep", *options]
+    return subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+
+
+def said(keeper: "subprocess.Popen[str]") -> str:
+    assert keeper.stderr is not None
+    return keeper.stderr.readline()
+
+
+def test_a_second_keeper_says_that_it_stands_by_and_when_it_takes_over(tmp_path: Path) -> None:
+    Queue.create(tmp_path / "q", size="4MiB").close()
+    first = keeping(tmp_path / "q", "--source", "system")
+    try:
+        assert "keeping the clock" in said(first)
+        second, third = keeping(tmp_path / "q"), keeping(tmp_path / "q", "--json")
+        try:
+            line = said(second)
+            assert f"process {first.pid} keeps the clock" in line
+            assert "stands by, and takes over within seconds after that one ends" in line
+            told = json.loads(said(third))
+            assert (told["keeping"], told["why"]) == (False, f"process {first.pid} keeps the clock")
+            third.kill()
+            first.terminate()
+            assert first.wait(timeout=240) == 143
+            assert "keeping the clock" in said(second)
+        finally:
+            for each in (second, third):
+                each.kill()
+                each.communicate()
+    finally:
+        first.kill()
+        first.communicate()
+
+
+def test_a_source_that_cannot_be_used_is_said_at_the_start() -> None:
+    unknown = ServerState("nowhere.invalid", "unreachable", trouble="Name or service not known")
+    server = ClockState("ntp", "ntp", "starting", servers=(unknown, ServerState("192.0.2.7", "waiting")))
+    assert source_troubles(server) == ["server nowhere.invalid: Name or service not known; it is asked again"]
+    (text,) = source_troubles(ClockState("auto", "none", "unsynchronised", "no server is named"))
+    assert "has no source: no server is named" in text
+
+
+def test_the_check_fails_while_no_server_is_known_to_be_right(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two servers against two: the bound that was known is honest, and no majority confirms it."""
+    Queue.create(tmp_path / "q", size="4MiB").close()
+    for verdicts, exit_code in ((("undecided",) * 4, 1), (("truechimer", "unreachable"), 0), ((), 0)):
+        source = "ntp" if verdicts else "system"
+        servers = tuple(ServerState(f"192.0.2.{place}", each) for place, each in enumerate(verdicts))
+        state = ClockState(source, source, "synchronised", bound_ns=1000, servers=servers)  # type: ignore[arg-type]
+        monkeypatch.setattr(Queue, "clock", lambda queue, state=state: state)
+        shown = run("clock", tmp_path / "q", "--check")
+        assert (shown.exit_code, "no server is a truechimer" in shown.stderr) == (exit_code, bool(exit_code))
+
+
+def test_a_correction_that_rounds_to_nothing_is_not_shown() -> None:
+    state = ClockState("auto", "none", "unsynchronised", left_ns=12)
+    assert not [line for line in state_lines(state) if line.startswith("correction")]
+    assert [line for line in state_lines(msgspec.structs.replace(state, left_ns=-5_000)) if "5 µs ahead" in line]

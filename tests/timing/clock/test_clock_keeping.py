@@ -1,5 +1,6 @@
 """The keeper with real sockets and threads: simulated servers on loopback, and a system clock that is set."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from clock_machine import FakeMachine, MemoryClock, bound_ns, error_ns
 from headrace.errors import OptionError
 from headrace.testing.ntp import SimulatedServer
 from headrace.testing.ntp_udp import UdpServer
-from headrace.timing.clock.keeper import Keeper
+from headrace.timing.clock.keeper import Keeper, OnChange
 from headrace.timing.clock.machine import RealMachine
 from headrace.timing.clock.state import ClockState, read_state
 from headrace.timing.clock.terms import ClockTerms, check_server
@@ -159,6 +160,32 @@ def test_a_second_keeper_waits_and_takes_over(servers: list[UdpServer], start: S
     until(lambda: second.state is not None)  # it shows the state that the first one has saved
     first.close()
     until(lambda: not second.failure)
+
+
+def test_a_keeper_says_what_it_does_as_soon_as_that_changes(tmp_path: Path) -> None:
+    told: list[tuple[str, bool, str, bool]] = []
+
+    def note(name: str) -> OnChange:
+        return lambda keeper, state: told.append((name, keeper.is_keeping, keeper.failure, state is not None))
+
+    clock, terms = MemoryClock(), ClockTerms()
+    first = Keeper(tmp_path, clock, terms, FakeMachine(), on_change=note("first"))
+    try:
+        until(lambda: len(told) == 2)
+        second = Keeper(tmp_path, clock, terms, FakeMachine(), on_change=note("second"))
+        try:
+            until(lambda: len(told) == 3)
+            first.close()
+            until(lambda: len(told) == 5)
+        finally:
+            second.close()
+    finally:
+        first.close()
+    waits = f"process {os.getpid()} keeps the clock"
+    assert [each[:3] for each in told] == [
+        ("first", True, ""), ("first", True, ""), ("second", False, waits), ("second", True, ""), ("second", True, ""),
+    ]  # fmt: skip
+    assert [each[3] for each in told] == [False, True, False, False, True]  # before and after its first look
 
 
 @pytest.mark.parametrize(
