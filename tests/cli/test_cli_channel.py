@@ -49,6 +49,12 @@ def test_creating_a_channel_again_with_other_terms_is_an_error(run: Run, path: P
     assert "order any, not fifo" in result.stderr
 
 
+def test_the_order_of_a_channel_with_a_home_is_shown_as_its_stations_deliver(run: Run, path: Path) -> None:
+    assert "order fifo" in run("channel", "create", path, "cmd", "lab/**", "--home", "denver").stdout
+    (line,) = [line for line in run("channel", "show", path, "cmd").stdout.splitlines() if line.split()[0] == "order"]
+    assert line.split() == ["order", "fifo"]
+
+
 def test_channels_are_listed(run: Run, path: Path) -> None:
     assert run("channel", "list", path).stdout == f"{path} has no channels\n"
     assert run("channel", "list", path, "--json").stdout == ""

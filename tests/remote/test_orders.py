@@ -127,6 +127,7 @@ def test_products_of_a_channel_are_taken_at_its_home_only_and_put_anywhere(
         remote = there.channel("radar")
         for take in (
             lambda: local.station("s"), lambda: local.follow(), lambda: remote.station("s"), lambda: remote.follow(),
+            lambda: local.consumer("s", print), lambda: remote.consumer("s", print),  # although there is no such station
         ):  # fmt: skip
             with pytest.raises(ChannelError, match=refused):
                 take()

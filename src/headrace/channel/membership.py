@@ -39,9 +39,9 @@ def list_stations(channel: ChannelContext) -> list[str]:
 
 def open_member(channel: ChannelContext, name: str) -> Station:
     """An existing station, with its terms brought up to the channel's."""
-    station = _existing(channel, name)
     definition = channel.definition
     check_home(definition, channel.log.config.origin)
+    station = _existing(channel, name)
     terms = station_terms(_qos_of(definition, name))
     if _differs(station, terms):
         change_through_channel(station, channel.name, terms)

@@ -180,7 +180,7 @@ def station_terms(qos: QoS) -> dict[str, Any]:
     return {
         "blocking": qos.reliability == "persistent",
         "durable": qos.connections == "persistent",
-        "order": _order_of(qos),
+        "order": order_of(qos),
         "discard": _DEFAULT.discard if qos.discard == "any" else qos.discard,
         "capacity": qos.max_per_consumer,
         "max_queue": qos.max_queue,
@@ -193,7 +193,8 @@ def station_terms(qos: QoS) -> dict[str, Any]:
     }
 
 
-def _order_of(qos: QoS) -> str:
+def order_of(qos: QoS) -> str:
+    """The order in which stations without an own one deliver."""
     if qos.order != "any":
         return qos.order
     return "fifo" if qos.home is not None else _DEFAULT.order

@@ -9,7 +9,7 @@ from headrace.channel.channel import ChannelStatistics
 from headrace.channel.compression import compression_options
 from headrace.channel.conflicts import find_conflicts
 from headrace.channel.document import Definition
-from headrace.channel.qos import AGES, FIELDS, option_text
+from headrace.channel.qos import AGES, FIELDS, option_text, order_of
 from headrace.channel.slicing import slicing_texts
 from headrace.cli.failure import NEGATIVE, OK, USAGE
 from headrace.cli.group import Group
@@ -267,7 +267,10 @@ def _show(shown: AnyChannel, as_json: bool, text: str) -> None:
 
 
 def _terms(definition: Definition) -> dict[str, str]:
+    """As they are in force: with a home, stations deliver first in, first out, also if no order was given."""
     terms = {option: option_text(option, getattr(definition.qos, field)) for option, field in FIELDS.items()}
+    if definition.qos.home is not None:
+        terms["order"] = order_of(definition.qos)
     return terms | slicing_texts(definition.slicing) | compression_options(definition.compression)
 
 
