@@ -44,6 +44,12 @@ def explaining(path: Path) -> Iterator[None]:
         raise explain(error, path) from None
 
 
+_TOO_LARGE = (
+    "a product is at most a quarter of the queue, and a put of one product at most half of it, in fragments: resize "
+    "the queue, or use headrace send for a file"
+)
+
+
 def segment_path(directory: Path, file: int) -> Path:
     """The path of the segment file with that number."""
     return directory / "segments" / f"{file:016x}.segment"
@@ -60,7 +66,7 @@ def explain(error: kernel.KernelError, path: Path) -> HeadraceError:
     if error.code == kernel.CODES["batch_too_large"]:
         return BatchTooLargeError(f"{path} is too small for this batch", "put less at once, or resize the queue")
     if error.code == kernel.CODES["payload_too_large"]:
-        return PayloadTooLargeError("a payload exceeds a quarter of the queue", "split it, or resize the queue")
+        return PayloadTooLargeError("a payload exceeds a quarter of the queue", _TOO_LARGE)
     if error.code == kernel.CODES["held"]:
         return BlockedError(
             f"{path} is full of products that blocking stations have not acknowledged yet; nothing was stored",
@@ -151,7 +157,7 @@ def _check_payload(payload: Any, payload_max: int) -> InvalidError | None:
     if view.nbytes > payload_max:
         return PayloadTooLargeError(
             f"a payload of {view.nbytes} bytes exceeds the {format_size(payload_max)} that this queue takes",
-            "a payload is at most a quarter of the queue: resize the queue",
+            _TOO_LARGE,
         )
     return None
 

@@ -64,7 +64,7 @@ def test_the_same_product_is_a_duplicate_and_another_one_is_not(queue: Queue) ->
 
 
 def test_beyond_half_of_the_queue_a_put_is_refused(queue: Queue) -> None:
-    with pytest.raises(PayloadTooLargeError):
+    with pytest.raises(PayloadTooLargeError, match=r"at most half of it, in fragments: .* or use headrace send"):
         queue.put(bytes(600_000), feed="a")
     with pytest.raises(PayloadTooLargeError):
         queue.put(LARGE, feed="a", signature=bytes(16))

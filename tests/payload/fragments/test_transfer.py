@@ -172,7 +172,7 @@ def test_a_receiver_that_comes_too_late_says_what_is_missing(queue: Queue, tmp_p
     while queue.oldest < 4:  # the first manifest and two fragments are gone
         queue.put(os.urandom(10_000), feed="other")
     receiver = FileReceiver(queue, tmp_path / "in", FEED, once=True, timeout_s=0.1)
-    with pytest.raises(TransferIncompleteError, match=r"of 5 fragments of some\.bin"):
+    with pytest.raises(TransferIncompleteError, match=r"of 5 fragments of some\.bin: not sent yet, still on the way"):
         receiver.run()
     assert receiver.statistics.asked or receiver.statistics.bytes == 300_000 - 2 * FRAGMENT_BYTES
 
@@ -399,6 +399,32 @@ def test_a_file_that_changes_is_withdrawn_before_more_of_it_is_sent(queue: Queue
         told, sent = send(queue, file, on_progress=change)
     assert sent[0].state == "withdrawn"
     assert told.sent_bytes == sent_bytes[0] < SIZE
+
+
+@pytest.mark.parametrize("size", [10_000, 200_000])
+def test_a_file_beyond_the_size_limit_of_the_receiver_is_refused_with_the_remedy(
+    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    truncate = os.ftruncate
+
+    def limited(descriptor: int, length: int) -> None:
+        if length == size:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        truncate(descriptor, length)
+
+    monkeypatch.setattr(os, "ftruncate", limited)
+    with Receiving(queue, tmp_path / "in"):
+        _, sent = send(queue, make_file(tmp_path / "big.bin", size), make_file(tmp_path / "small.bin", 100))
+    problems = {each.name: each.problem for each in sent}
+    assert "'big.bin' has" in problems["big.bin"]
+    assert "raise its limit (ulimit -f)" in problems["big.bin"]
+    assert not problems["small.bin"]
+    assert not list((tmp_path / "in" / STATE_FOLDER).glob("*.part"))
+
+
+def test_the_root_directory_is_not_sent() -> None:
+    with pytest.raises(TransferError, match="/ has no name to be sent under"):
+        list_sources([Path("/")])
 
 
 def test_one_directory_has_one_receiver(queue: Queue, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ Files that are complete get their names at the end of a batch, up to 64 at once:
 that a disk commits them together, and then each folder once. No file has its name before it was synced.
 """
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -211,7 +212,7 @@ class Arrivals:
         """Begin or continue a file, with what this manifest says."""
         receiving = self.files.get(manifest.transfer)
         if receiving is None:
-            receiving = Receiving(Partial(self._inbox.folder, manifest, origin), origin)
+            receiving = Receiving(self._partial(manifest, origin), origin)
             self.files[manifest.transfer] = receiving
             self.moved_s = time.monotonic()
             if manifest.transfer in self.unknown:
@@ -223,6 +224,19 @@ class Arrivals:
         receiving.origin, receiving.run = origin, manifest.run
         receiving.is_due = True
         self._note_complete(receiving)
+
+    def _partial(self, manifest: Manifest, origin: str) -> Partial:
+        try:
+            return Partial(self._inbox.folder, manifest, origin)
+        except OSError as error:
+            if error.errno != errno.EFBIG:
+                raise
+            partial.remove(self._inbox.folder, manifest.transfer)
+            raise NameRefusedError(
+                f"{manifest.name!r} has {format_size(manifest.size)}, more than a file of the receiver may have: "
+                "raise its limit (ulimit -f), or receive on a file system that takes such files",
+                "",
+            ) from None
 
     def _note_complete(self, receiving: Receiving) -> None:
         if receiving.partial.is_complete:

@@ -215,6 +215,12 @@ def forget(state: Path, transfer: str) -> None:
     _journal_path(state, transfer).unlink(missing_ok=True)
 
 
+def remove(state: Path, transfer: str) -> None:
+    """Remove what there is of a transfer that is not open."""
+    (state / (transfer + SUFFIX)).unlink(missing_ok=True)
+    forget(state, transfer)
+
+
 @lru_cache(8)
 def _is_in_memory(state: Path) -> bool:
     return is_in_memory(state)

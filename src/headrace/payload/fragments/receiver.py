@@ -272,4 +272,6 @@ class FileReceiver:
             if missing
             else f"the hashes of {manifest.name}{more}"
         )
-        return f"asked the sender for {what}, which the queue no longer holds or never had"
+        return (
+            f"asked the sender for {what}: not sent yet, still on the way (is a link down?), or evicted from the queue"
+        )

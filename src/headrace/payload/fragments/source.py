@@ -123,6 +123,8 @@ def list_sources(paths: list[Path]) -> tuple[list[Source], list[LeftOut]]:
         name = path.name or path.absolute().name
         if not name or name == "..":
             name = path.resolve().name
+        if not name:
+            raise TransferError(f"{path} has no name to be sent under", "name the directories in it, such as /etc")
         _add(path, check_name(name), path.stat(), sources, left_out)
     seen: dict[str, Path] = {}
     for source in sources:
