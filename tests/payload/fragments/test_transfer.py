@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 import stat
 import threading
 from collections.abc import Callable
@@ -14,7 +13,7 @@ import pytest
 from headrace import Queue
 from headrace.errors import TransferError, TransferIncompleteError
 from headrace.payload.fragments.names import STATE_FOLDER
-from headrace.payload.fragments.receiver import FileReceiver, Received, ReceiverStatistics
+from headrace.payload.fragments.receiver import FileReceiver, ReceiverStatistics
 from headrace.payload.fragments.sender import SenderStatistics
 from headrace.payload.fragments.source import list_sources
 from payload.fragments.transfers import FEED, FRAGMENT_BYTES, Altered, Receiving, make_file, send
@@ -289,75 +288,6 @@ def test_a_file_that_was_received_is_sent_again_only_if_it_was_removed(queue: Qu
     assert (tmp_path / "in" / "a.bin").read_bytes() == file.read_bytes()
 
 
-def test_an_earlier_content_that_comes_back_is_received_again(queue: Queue, tmp_path: Path) -> None:
-    file, earlier = make_file(tmp_path / "a.bin", 200_000, 1), tmp_path / "earlier"
-    shutil.copy2(file, earlier)
-    with Receiving(queue, tmp_path / "in", existing="replace"):
-        send(queue, file)
-        make_file(file, 200_000, 2)
-        send(queue, file)
-        shutil.copy2(earlier, file)  # size and time as at first
-        told, sent = send(queue, file)
-    assert sent[0].state == "done"
-    assert told.sent_bytes >= 200_000
-    assert (tmp_path / "in" / "a.bin").read_bytes() == earlier.read_bytes()
-
-
-def test_a_copy_that_was_altered_is_received_again(queue: Queue, tmp_path: Path) -> None:
-    file, copy = make_file(tmp_path / "a.bin", 200_000), tmp_path / "in" / "a.bin"
-    with Receiving(queue, tmp_path / "in", existing="replace"):
-        send(queue, file)
-        with copy.open("ab") as altered:
-            altered.write(b"more")
-        send(queue, file)
-    assert copy.read_bytes() == file.read_bytes()
-    with Receiving(queue, tmp_path / "in"):
-        copy.write_bytes(b"mine")
-        _, sent = send(queue, file)
-    assert sent[0].state == "refused"
-    assert copy.read_bytes() == b"mine"
-
-
-def test_a_numbered_copy_is_not_received_twice(queue: Queue, tmp_path: Path) -> None:
-    file = make_file(tmp_path / "a.bin", 200_000)
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.bin").write_bytes(b"mine")
-    with Receiving(queue, tmp_path / "in", existing="number"):
-        send(queue, file)
-        send(queue, file)
-        assert not (tmp_path / "in" / "a.2.bin").exists()
-        (tmp_path / "in" / "a.1.bin").unlink()
-        send(queue, file)
-    assert (tmp_path / "in" / "a.1.bin").read_bytes() == file.read_bytes()
-
-
-def test_a_receiver_that_was_killed_before_it_recorded_a_name_finds_its_file(queue: Queue, tmp_path: Path) -> None:
-    file, state = make_file(tmp_path / "a.bin", 200_000), tmp_path / "in" / STATE_FOLDER
-    send(queue, file, receivers=0)
-    first = FileReceiver(queue, tmp_path / "in", FEED, once=True, on_received=_break)
-    with pytest.raises(_Break):
-        first.run()
-    (state / "done.log").unlink()
-    with Receiving(queue, tmp_path / "in"):
-        _, sent = send(queue, file)
-    assert [each.state for each in sent] == ["done"]
-
-
-def _break(received: Received) -> None:
-    raise _Break
-
-
-def test_what_is_read_again_after_a_kill_is_not_asked_for_again(queue: Queue, tmp_path: Path) -> None:
-    """The position is saved later than a file is named, and a program may have taken the file away since."""
-    send(queue, make_file(tmp_path / "a.bin", 200_000), receivers=0)
-    state = tmp_path / "in" / STATE_FOLDER / "receiver.json"
-    assert FileReceiver(queue, tmp_path / "in", FEED, once=True).run().finished == 1
-    (tmp_path / "in" / "a.bin").unlink()
-    state.unlink()
-    told = FileReceiver(queue, tmp_path / "in", FEED, once=True).run()
-    assert (told.finished, told.open) == (0, 0)
-
-
 def test_a_file_of_before_1970_arrives_with_its_time(queue: Queue, tmp_path: Path) -> None:
     file = make_file(tmp_path / "old.bin", 200_000)
     os.utime(file, ns=(-86_400_000_000_001, -86_400_000_000_001))
@@ -365,26 +295,6 @@ def test_a_file_of_before_1970_arrives_with_its_time(queue: Queue, tmp_path: Pat
         _, sent = send(queue, file)
     assert [each.state for each in sent] == ["done"]
     assert (tmp_path / "in" / "old.bin").stat().st_mtime_ns == file.stat().st_mtime_ns
-
-
-def test_a_newer_version_supersedes_what_has_come_of_an_older_one(queue: Queue, tmp_path: Path) -> None:
-    file, state = make_file(tmp_path / "big.bin", SIZE), tmp_path / "in" / STATE_FOLDER
-
-    def break_at_half(told: SenderStatistics) -> None:
-        if told.sent_bytes >= SIZE // 2:
-            raise _Break
-
-    with Receiving(queue, tmp_path / "in") as receiving:
-        with pytest.raises(_Break):  # as after kill -9
-            send(queue, file, on_progress=break_at_half)
-        until(lambda: receiving.statistics.bytes > 0, "some fragments")
-        make_file(file, SIZE + 1, 2)
-        send(queue, file)
-    assert [each.state for each in receiving.received] == ["superseded", "done"]
-    assert receiving.statistics.superseded == 1
-    assert (tmp_path / "in" / "big.bin").read_bytes() == file.read_bytes()
-    assert not [*state.glob("*.part"), *state.glob("*.journal")]
-    FileReceiver(queue, tmp_path / "in", FEED, once=True, timeout_s=0.1).run()
 
 
 def test_a_file_that_changes_is_withdrawn_before_more_of_it_is_sent(queue: Queue, tmp_path: Path) -> None:

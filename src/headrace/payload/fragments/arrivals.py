@@ -60,9 +60,10 @@ class Arrivals:
     def resume(self, begun: partial.Begun) -> None:
         """Go on with what was begun before this process."""
         if begun.has_name:
-            manifest = begun.manifest
-            self._inbox.done.note(manifest.transfer, manifest.name, manifest.run, self._named(manifest))
-            partial.forget(self._inbox.folder, begun.manifest.transfer)
+            manifest, done = begun.manifest, self._inbox.done
+            if manifest.transfer not in done or not done.is_of_run(manifest):
+                done.note(manifest.transfer, manifest.name, manifest.run, self._named(manifest))
+            partial.forget(self._inbox.folder, manifest.transfer)
         elif begun.manifest.transfer not in self.files:
             self._begin(begun.manifest, begun.origin)
 
