@@ -110,6 +110,51 @@ def test_a_missing_dictionary_is_an_error_that_names_it_and_nothing_is_stored_wi
         assert target.put_batch(other.read_batch(401)).stored == 3
 
 
+def test_the_error_of_a_missing_dictionary_says_where_it_has_to_be_and_what_stays_readable(queue: Queue) -> None:
+    queue.put_many(reports(3, seed=4), feed="wx/text/sa")
+    (file,) = (queue.path / "dictionaries").iterdir()
+    kept = file.read_bytes()
+    file.unlink()
+    with Queue.open(queue.path) as other:
+        with pytest.raises(DictionaryError) as of_read:
+            bytes(other.read_batch(401)[0].payload)
+        with pytest.raises(DictionaryError, match="with which channel 'text' compresses its products") as of_put:
+            other.put(reports(1)[0], feed="wx/text/sa")
+        for error in (of_read.value, of_put.value):
+            assert f"restore {file} from a backup of this queue" in error.hint
+            assert "roducts that do not need it stay readable" in error.hint
+        assert bytes(other.read_batch(1, limit=1)[0].payload) == reports(1)[0]
+        assert other.put(reports(1)[0], feed="wx/elsewhere")
+        assert f"or put without it: headrace channel change {queue.path} text --dictionary none" in of_put.value.hint
+    file.write_bytes(kept)
+
+
+def test_puts_go_on_in_the_same_process_once_a_missing_dictionary_is_back_or_no_longer_named(queue: Queue) -> None:
+    (file,) = (queue.path / "dictionaries").iterdir()
+    kept = file.read_bytes()
+    file.unlink()
+    with Queue.open(queue.path) as one, Queue.open(queue.path) as two:
+        for each in (one, two):
+            with pytest.raises(DictionaryError, match="lacks dictionary"):
+                each.put(reports(1)[0], feed="wx/text/sa")
+        one.channel("text").change(dictionary=None)
+        assert two.put(reports(1)[0], feed="wx/text/sa", ident="without") == 401
+        assert two.put_many(reports(9, seed=6), feed="wx/text/sa").stored == 9
+    file.write_bytes(kept)
+
+
+def test_a_put_finds_a_dictionary_that_is_back(queue: Queue) -> None:
+    (file,) = (queue.path / "dictionaries").iterdir()
+    kept = file.read_bytes()
+    file.unlink()
+    with Queue.open(queue.path) as other:
+        with pytest.raises(DictionaryError, match="lacks dictionary"):
+            other.put_many(reports(1), feed="wx/text/sa")
+        file.write_bytes(kept)
+        assert other.put_many(reports(3, seed=4), feed="wx/text/sa").stored == 3
+        assert [bytes(product.payload) for product in other.read_batch(401)] == reports(3, seed=4)
+
+
 def test_a_dictionary_with_another_content_never_returns_wrong_bytes(queue: Queue) -> None:
     """Frames with a dictionary have a checksum of their content."""
     payload = reports(1, seed=9)[0]

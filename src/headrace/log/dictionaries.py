@@ -154,7 +154,7 @@ class Dictionaries:
         """As `get`; DictionaryError if the queue lacks it."""
         found = self.get(number)
         if found is None:
-            raise missing(number, str(self.queue))
+            raise missing(number, self.queue)
         return found
 
     def take(self, numbers: Iterable[int], source: DictionarySource | None) -> None:
@@ -163,7 +163,7 @@ class Dictionaries:
             if self.get(number) is None:
                 found = None if source is None else source.need(number)
                 if not isinstance(found, Dictionary):
-                    raise missing(number, str(self.queue))
+                    raise missing(number, self.queue)
                 self.add(found)
 
     def add(self, dictionary: Dictionary) -> None:
@@ -219,12 +219,18 @@ class Dictionaries:
         return self.folder / f"{name_of(number)}.dictionary"
 
 
-def missing(number: int, where: str) -> DictionaryError:
+def missing(number: int, queue: Path) -> DictionaryError:
     """The error for a product whose dictionary is not there."""
     return DictionaryError(
-        f"{where} lacks dictionary {name_of(number)}, with which a product is compressed",
-        f"copy {FOLDER}/{name_of(number)}.dictionary from the queue that the product came from",
+        f"{queue} lacks dictionary {name_of(number)}, with which a product is compressed",
+        f"{restore(number, queue)}; products that do not need it stay readable",
     )
+
+
+def restore(number: int, queue: Path) -> str:
+    """Where the file of a missing dictionary has to be, and where it may come from."""
+    place = queue / FOLDER / f"{name_of(number)}.dictionary"
+    return f"restore {place} from a backup of this queue, or copy it from the queue that the products came from"
 
 
 def zstd_dictionary(content: bytes) -> "zstandard.ZstdCompressionDict":

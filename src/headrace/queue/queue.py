@@ -107,7 +107,7 @@ class Queue:
         self._stations = Stations(self._log.kernel, self._log.path, saved_by, clock, named)
         self._log.gate = StationGates(self._stations)
         log = weakref.proxy(self._log)  # no cycle: a closed queue is freed at once, with its files
-        packer = ChannelPacker(self._log.dictionaries, str(path), lambda packs: log.set_packs(packs))
+        packer = ChannelPacker(self._log.dictionaries, lambda packs: log.set_packs(packs))
         self._log.packer = packer
         self._assigner = ChannelAssigner(self._log.kernel, self._log.path, named, packer.set_channels)
         self._log.assigner = self._assigner

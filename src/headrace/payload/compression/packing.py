@@ -8,12 +8,14 @@ A product that came compressed from another site stays as it is: its origin chos
 expand it.
 """
 
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace.channel.document import Definition
+from headrace.channel.document import Definition, DefinitionFile
 from headrace.channel.subtree import Subtree
-from headrace.log.dictionaries import Dictionaries, missing, parse_name
+from headrace.errors import DictionaryError
+from headrace.log.dictionaries import Dictionaries, parse_name, restore
 from headrace.log.seams import Packed
 from headrace.payload.compression.coding import Coder
 from headrace.product.options import CODEC_ZSTD, Compression
@@ -22,11 +24,11 @@ from headrace.product.options import CODEC_ZSTD, Compression
 class ChannelPacker:
     """What compresses the products of one opened queue (log/seams.py: Packer). Threads may share it."""
 
-    def __init__(self, dictionaries: Dictionaries, where: str, changed: Callable[[bool], None]) -> None:
+    def __init__(self, dictionaries: Dictionaries, changed: Callable[[bool], None]) -> None:
         """`changed` is called with whether any channel compresses."""
-        self._dictionaries, self._where, self._changed = dictionaries, where, changed
-        self._channels: list[tuple[Subtree, Coder | int]] = []
-        self._of_feed: dict[str, Coder | int | None] = {}
+        self._dictionaries, self._changed = dictionaries, changed
+        self._channels: list[tuple[Subtree, Coder | Definition]] = []
+        self._of_feed: dict[str, Coder | None] = {}
 
     def set_channels(self, definitions: Sequence[Definition]) -> None:
         """Compress the products of these channels from now on, and of no others."""
@@ -34,26 +36,44 @@ class ChannelPacker:
         self._of_feed = {}
         self._changed(bool(definitions))
 
-    def _coder(self, definition: Definition) -> Coder | int:
-        """What compresses for a channel; the number of its dictionary if the queue lacks that."""
+    def _coder(self, definition: Definition) -> Coder | Definition:
+        """What compresses for a channel; its definition if the queue lacks its dictionary."""
         terms = definition.compression
         assert terms is not None
         if terms.dictionary is None:
             return Coder(terms.level)
         number = parse_name(terms.dictionary)
         found = self._dictionaries.get(number)
-        return number if found is None else Coder(terms.level, found)
+        return definition if found is None else Coder(terms.level, found)
 
     def _coder_of(self, feed: str) -> Coder | None:
         try:
-            coder = self._of_feed[feed]
+            return self._of_feed[feed]
         except KeyError:
-            coder = next((each for subtree, each in self._channels if subtree.has(feed)), None)
-            self._of_feed[feed] = coder
-        if isinstance(coder, int):
-            self._of_feed = {}
-            raise missing(coder, self._where)
-        return coder
+            found = self._channel_of(feed)
+        if isinstance(found, Definition):  # its dictionary may be back, or the channel has other terms by now
+            channels = DefinitionFile(self._dictionaries.queue).read().channels.values()
+            self.set_channels([each for each in channels if each.compression is not None])
+            found = self._channel_of(feed)
+        if isinstance(found, Definition):
+            raise self._missing(found)
+        self._of_feed[feed] = found
+        return found
+
+    def _channel_of(self, feed: str) -> Coder | Definition | None:
+        return next((each for subtree, each in self._channels if subtree.has(feed)), None)
+
+    def _missing(self, definition: Definition) -> DictionaryError:
+        name, terms = definition.name, definition.compression
+        assert terms is not None
+        assert terms.dictionary is not None
+        number = parse_name(terms.dictionary)
+        queue = self._dictionaries.queue
+        return DictionaryError(
+            f"{queue} lacks dictionary {terms.dictionary}, with which channel {name!r} compresses its products",
+            f"{restore(number, queue)}; or put without it: headrace channel change {shlex.quote(str(queue))} {name} "
+            "--dictionary none. Products that do not need it stay readable",
+        )
 
     def packs(self, feed: str) -> bool:
         """Whether a channel compresses products of this feed."""
