@@ -12,6 +12,7 @@ import pytest
 
 from headrace import Queue
 from headrace.cli.pipeline import state_line
+from headrace.pipeline.decoders.decoder import NO_PRODUCT
 from headrace.pipeline.rules.load import load_rules
 from headrace.pipeline.run.checkpoint import locked_checkpoint
 from headrace.pipeline.run.status import RuleStatus, save_status
@@ -181,6 +182,12 @@ def test_the_status_says_why_products_were_not_decoded(run: Run, folder: Path) -
     ]
     (told,) = objects(run("pipeline", "status", "rules.toml", "--json").stdout)
     assert told["rules"][0]["causes"] == causes
+
+
+def test_the_status_says_that_fragments_were_refused_and_what_to_do(run: Run, folder: Path) -> None:
+    status = RuleStatus("hot", "done", errors=83, causes={NO_PRODUCT: 83})
+    save_status(load_rules(folder / "rules.toml").pipeline, folder / "rules.toml", [status])
+    assert f"rule hot: 83 products refused: {NO_PRODUCT}" in run("pipeline", "status", "rules.toml").stdout
 
 
 def test_dead_letters_are_those_of_the_decoder_and_those_of_actions(run: Run, folder: Path) -> None:

@@ -197,9 +197,15 @@ def show_rules(rules: "list[RuleStatus]") -> None:
 
 
 def cause_lines(rule: "RuleStatus") -> list[str]:
-    """Where the dead letters of a rule come from: why products were not decoded, most frequent first; its actions."""
+    """Where the dead letters of a rule come from: why products were refused, most frequent first; its actions."""
+    from headrace.pipeline.decoders.decoder import NO_PRODUCT
+
     causes = sorted(rule.causes.items(), key=lambda each: -each[1])
-    lines = [f"rule {rule.rule}: {format_count(count, 'product')} not decoded: {cause}" for cause, count in causes]
+    words = {True: "refused", False: "not decoded"}
+    lines = [
+        f"rule {rule.rule}: {format_count(count, 'product')} {words[cause == NO_PRODUCT]}: {cause}"
+        for cause, count in causes
+    ]
     if rule.failed:
         rows = format_count(rule.failed, "row")
         lines.append(f"rule {rule.rule}: {rows} refused by its actions: `error` of the dead letters has the reasons")

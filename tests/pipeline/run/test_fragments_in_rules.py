@@ -8,7 +8,7 @@ import pytest
 
 from headrace import Queue, joined
 from headrace.pipeline.archive import Archive
-from headrace.pipeline.run.decoding import NO_PRODUCT
+from headrace.pipeline.decoders.decoder import NO_PRODUCT
 from pipeline.jobs import rows, run, write_rules
 
 LARGE = os.urandom(1_500_000)  # of a queue of 4 MiB, more than a quarter

@@ -30,6 +30,10 @@ import pyarrow as pa
 PLACE = pa.field("place", pa.int32())
 TIME = pa.timestamp("us", tz="UTC")
 ERROR, PAYLOAD = "_error", "_payload"  # extra columns, for products that are invalid
+NO_PRODUCT = (
+    "a fragment of something larger: read this feed with a program that joins (headrace.joined), or put smaller "
+    "products"
+)
 ERROR_CHARS_MAX = 300
 _COPIED = 100  # payloads of a batch that exist twice
 

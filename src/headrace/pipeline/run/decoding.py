@@ -14,17 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import coalesce, col, expr, lit, substring, when
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from headrace.pipeline.decoders.decoder import ERROR, PAYLOAD, Decoder
+from headrace.pipeline.decoders.decoder import ERROR, NO_PRODUCT, PAYLOAD, Decoder
 from headrace.pipeline.rules.rule import Rule
 from headrace.pipeline.rules.views import decoder_of
 from headrace.pipeline.source.columns import FRAGMENT, SCHEMA
 from headrace.units import format_age
 
 PAYLOAD_MAX = 1 << 20  # bytes kept of a product that could not be decoded
-NO_PRODUCT = (
-    "a fragment of something larger: read this feed with a program that joins (headrace.joined), or put smaller "
-    "products"
-)
 _ROWS = 4096  # in one batch: each has the columns of its product, and properties may be long
 
 Batches = Iterator[pa.RecordBatch]

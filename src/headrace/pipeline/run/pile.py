@@ -37,7 +37,8 @@ from headrace.pipeline.actions.prepared import (
     prepared_parts,
     with_valid_text,
 )
-from headrace.pipeline.run.decoding import NO_PRODUCT, parted
+from headrace.pipeline.decoders.decoder import NO_PRODUCT
+from headrace.pipeline.run.decoding import parted
 from headrace.pipeline.run.matching import selecting
 
 SLICE_ROWS = 10_000

@@ -26,9 +26,9 @@ from headrace.pipeline.actions.file import FilePerformer
 from headrace.pipeline.actions.file_shared import SharedAppend, SharedPlacing
 from headrace.pipeline.actions.pipe import PipePerformer, perform_pipes
 from headrace.pipeline.actions.prepared import Sender
+from headrace.pipeline.decoders.decoder import NO_PRODUCT
 from headrace.pipeline.rules.rule import Rule
 from headrace.pipeline.run.checkpoint import flush_entries
-from headrace.pipeline.run.decoding import NO_PRODUCT
 from headrace.pipeline.run.micro_batch import READ, BatchHandler
 from headrace.pipeline.run.pile import FRAGMENTS, Message, Pile, Sorter, refused_rows, sorted_messages
 from headrace.units import format_count
