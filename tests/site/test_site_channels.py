@@ -111,7 +111,7 @@ def test_a_dictionary_that_the_queue_lacks_is_reported_before_the_site_starts(
         ({"timeout": "30s"}, "timeout", 'has "30s"', 'write timeout = "30s" here, or run: headrace channel change {path} '
          "radar --timeout 10s"),
         ({"timeout": None}, "timeout", "has none", "leave timeout out here, or run: "),
-        ({"batch_max": 3}, "", 'it is not set; channel \'radar\' of {path} has "3"', "write batch_max = 3 here, or run: "
+        ({"batch_max": 3}, "", 'batch_max is not set; channel \'radar\' of {path} has "3"', "write batch_max = 3 here, or run: "
          "headrace channel change {path} radar --batch-max none"),
         ({"order": "priority"}, "order", 'has "priority"', 'write order = "priority" here'),
         ({"reliability": "persistent"}, "", 'has "persistent"', "--reliability none"),

@@ -55,12 +55,13 @@ def check_compression(
             problem = f"channel {other.name!r} compresses {other.feed}, and channel {name!r} would {subtree.pattern}"
             remedy = "leave out compress, or choose feeds that do not overlap"
             raise terms_error([Conflict(COMPRESSION_OPTIONS, problem, remedy)])
-    number = None if compression.dictionary is None else parse_name(compression.dictionary)
+    wanted = compression.dictionary
+    number = None if wanted is None else parse_name(wanted)
     if number is not None and dictionaries.get(number) is None:
         raise DictionaryError(
-            f"{dictionaries.queue} lacks dictionary {compression.dictionary}, which channel {name!r} is to use",
-            f"copy {FOLDER}/{compression.dictionary}.dictionary of another queue to {dictionaries.folder}, or leave "
-            f"dictionary out and train one later: {training(dictionaries, name, subtree)}",
+            f"{dictionaries.queue} lacks dictionary {wanted}, which channel {name!r} is to use",
+            f"copy {FOLDER}/{wanted}.dictionary of another queue to {dictionaries.folder / f'{wanted}.dictionary'}, or "
+            f"leave dictionary out and train one later: {training(dictionaries, name, subtree)}",
         )
 
 

@@ -64,7 +64,7 @@ def check_channels(config: SiteConfig, report: Report) -> None:
             _check_new(channel, place, document, path, report)
             continue
         for each in differences(channel, definition):
-            said = "it is not set" if each.said is None else toml_lines({each.key: each.said})[0]
+            said = f"{each.key} is not set" if each.said is None else toml_lines({each.key: each.said})[0]
             problem = f"{said}; channel {channel.name!r} of {path} has {_held_text(each)}"
             remedy = f"{each.to_write} here, or {_other_remedy(path, channel, [each])}"
             at = ("channel", place, each.key) if each.said is not None else ("channel", place)
