@@ -76,8 +76,8 @@ def test_completion_shows_what_users_need_and_nothing_else(tmp_path: Path) -> No
         )
         assert completion(cursor) == "commit follow name position read read_batch remove save seek state"
         assert completion(batch) == (
-            "columns damaged deleted deliveries expired feed feeds filtered ident_column idents lost name name_column "
-            "names next origin origins payload payload_bytes payload_column property_block property_column record "
+            "columns damaged deleted deliveries expired feed feeds filtered fragments ident_column idents lost name "
+            "name_column names next origin origins payload payload_bytes payload_column property_block property_column record "
             "revisions scanned sequences sizes take to_arrow to_pandas to_polars"
         )
         product = (
