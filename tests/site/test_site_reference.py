@@ -46,7 +46,8 @@ def test_the_example_with_everything_switched_on_has_every_key_and_is_valid(writ
     (tmp_path / "site1.password").write_text("secret\n")
     (tmp_path / "users.txt").write_text("site2:a\nsite3:b\n")
     problems = reported(write(text))
-    assert [problem for problem in problems if "no module 'my_site'" not in problem] == []
+    elsewhere = ("no module 'my_site'", "lacks dictionary 3f2a91c0")
+    assert [problem for problem in problems if not any(each in problem for each in elsewhere)] == []
     data = tomllib.loads(text)
     for table, struct in TABLES.items():
         elements = data[table] if table in REPEATED else [data[table]]
