@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def refused(act: Callable[[], Any]) -> str:
-    """Act until it is refused: a put that comes less than 10 ms after another one does not look again."""
+    """Act until it is refused: a put that comes less than 0.1 s after another one does not look again."""
     found: list[str] = []
 
     def is_refused() -> bool:

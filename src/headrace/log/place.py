@@ -22,7 +22,7 @@ _RESTART = "restart the program"
 
 
 def check_place(log: kernel.Log, path: Path, *, always: bool = False) -> None:
-    """QueueMovedError if the queue is no longer at `path`. Unless `always`, the answer may be 10 ms old."""
+    """QueueMovedError if the queue is no longer at `path`. Unless `always`, the answer may be 0.1 s old."""
     outcome = log.look_for_place(always)
     if outcome == kernel.CODES["moved"]:
         raise moved(log, path)
