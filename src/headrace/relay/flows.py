@@ -83,19 +83,19 @@ class Flows:
     def add(self, page: Page, wanted: Mask | None, new: Mask | None, now_ns: int) -> None:
         """Count a stored page: which of its products were wanted, and which were new; None means all."""
         if wanted is None and new is None and len(page.batch) <= _FEW:
-            self._add_few(page.batch, now_ns)
+            self._add_few(page.batch, page.columns, now_ns)
             return
         wanted = np.ones(len(page.batch), np.bool_) if wanted is None else wanted
         new = wanted if new is None else new
-        columns = page.batch.columns
+        columns = page.columns
         kinds = columns["feed"].astype(np.uint64) << np.uint64(32) | columns["origin"].astype(np.uint64)
-        for kind in np.unique(kinds[wanted]).tolist():
+        for kind in sorted(set(kinds[wanted].tolist())):
             places = np.flatnonzero((kinds == kind) & wanted)
             self._add(page, columns, places, new[places], now_ns)
 
-    def _add_few(self, batch: Batch, now_ns: int) -> None:
+    def _add_few(self, batch: Batch, columns: Any, now_ns: int) -> None:
         """Without arrays, which cost more than they save for a few products."""
-        created, sizes = (batch.columns[name].tolist() for name in ("created_ns", "payload_bytes"))
+        created, sizes = columns["created_ns"].tolist(), columns["payload_bytes"].tolist()
         with self._lock:
             for place in range(len(batch)):
                 flow = self._flow(batch.origin(place), batch.feed(place))

@@ -91,6 +91,13 @@ def _union(one: tuple[Source, ...], other: tuple[Source, ...]) -> tuple[Source, 
     return tuple(sources.values()) if one and other and len(sources) <= _SOURCES_MAX else ()
 
 
+def _joint(one: tuple[Source, ...], other: tuple[Source, ...]) -> tuple[Source, ...]:
+    """As `_union`, of sources in the same queues."""
+    return tuple(
+        Source(a.site, a.queue, min(a.first, b.first), max(a.last, b.last)) for a, b in zip(one, other, strict=True)
+    )
+
+
 def _continues(newest: Hop, hop: Hop) -> bool:
     """Whether the two can be one range: of one queue of one site, and not too long."""
     is_next = newest.site == hop.site and newest.last + 1 == hop.first and hop.last - newest.first < CHUNK
@@ -116,7 +123,7 @@ class Hops:
         with self._lock:
             newest = self._hops[-1] if self._hops else None
             if newest is not None and _continues(newest, hop):
-                self._hops[-1] = Hop(newest.first, last, site, _union(newest.sources, hop.sources))
+                self._hops[-1] = Hop(newest.first, last, site, _joint(newest.sources, hop.sources))
             else:
                 bisect.insort(self._hops, hop, key=lambda hop: hop.first)
             self._changed = True

@@ -143,8 +143,9 @@ def decode_head(attachment: bytes) -> PageHead:
 def _check_sequences(head: PageHead, sequences: npt.NDArray[np.uint64]) -> None:
     if not len(sequences):
         return
-    rising = len(sequences) == 1 or bool(np.all(sequences[1:] > sequences[:-1]))
-    if not rising or sequences[0] <= head.after or sequences[-1] > head.upto:
+    first, last = int(sequences[0]), int(sequences[-1])
+    rising = len(sequences) == 1 or bool((sequences[1:] > sequences[:-1]).all())
+    if not rising or first <= head.after or last > head.upto:
         raise FabricMessageError(
             f"a page of site {head.site!r} for {head.after + 1}-{head.upto} has products out of order or out of range",
             "its sender is not a Headrace site, or the page was changed on its way",

@@ -49,13 +49,10 @@ class Intake:
         """
         self._queue, self._site, self._tally = queue, site, tally
         self.flows, self.hops = Flows(), Hops(queue.path)
+        self.has_signatures = queue.config.dedup != "none"
         self._remembered = Remembered() if remembers else None
         if self._remembered is not None and not self.has_signatures:
             remember_held(queue, self._remembered)
-
-    @property
-    def has_signatures(self) -> bool:
-        return self._queue.config.dedup != "none"
 
     def put(self, request: str, waiting: Waiting, page: Page, keep: Keep | None, *, may_repeat: bool) -> None:
         """Return when the page is in the queue. A product that the queue can never take is counted and left out.
@@ -106,7 +103,7 @@ class Intake:
             return
         wanted = None if keep is None else keep.astype(np.bool_)
         if self._remembered is not None:
-            columns = page.batch.columns
+            columns = page.columns
             self._remembered.add(columns if wanted is None else columns[wanted], page.batch.names)
         new = None
         if receipt.stored < receipt.products:
@@ -115,13 +112,13 @@ class Intake:
         self._count_expired(arrivals, page, wanted if new is None else new)
         self.flows.add(page, wanted, new, log_of(self._queue).now_ns())
         if receipt.stored:
-            head, sequences = page.head, page.sequences
-            source = Source(head.site, head.queue, int(sequences.min()), int(sequences.max()))
+            head, sequences = page.head, page.sequences.tolist()
+            source = Source(head.site, head.queue, min(sequences), max(sequences))
             self.hops.add(receipt.first, receipt.first + receipt.stored - 1, head.site, source)
 
     def _count_expired(self, arrivals: Arrivals, page: Page, new: Mask | None) -> None:
         """Count products that have expired by the clock of this site: the queue has them, and no reader sees them."""
-        expires_ns = page.batch.columns["expires_ns"] if new is None else page.batch.columns["expires_ns"][new]
+        expires_ns = page.columns["expires_ns"] if new is None else page.columns["expires_ns"][new]
         if expires_ns.any():
             now_ns = log_of(self._queue).now_ns()
             count = int(np.count_nonzero((expires_ns > 0) & (expires_ns <= np.uint64(now_ns))))

@@ -27,8 +27,9 @@ class LeftOut:
 
     def note(self, sequences: Any, columns: Any, base: int) -> None:
         """These products have come, though the base has not passed them."""
-        expiring = sequences[columns["expires_ns"] != 0]
-        if len(expiring):
+        expires_ns = columns["expires_ns"]
+        if expires_ns.any():
+            expiring = sequences[expires_ns != 0]
             known = self._expiring[bisect_right(self._expiring, base) :]
             self._expiring = sorted({*known, *expiring.tolist()})[-EXPIRING_MAX:]
 

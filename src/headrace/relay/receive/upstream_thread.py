@@ -79,6 +79,7 @@ class UpstreamThread:
         self._compress = compress
         self._buffer = LiveBuffer(upstream.statistics.dropped, budget)
         self._clients: dict[str, SiteClient] = {}
+        self._dictionaries: dict[str, SiteDictionaries] = {}
         self._subscribers: list[Declared] = []
         self._stopped, self._appeared = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"headrace-from-{upstream.site}")
@@ -195,7 +196,9 @@ class UpstreamThread:
 
     def dictionaries(self, site: str) -> SiteDictionaries:
         """Where the dictionaries of products are that a site has sent."""
-        return SiteDictionaries(self._client(site))
+        if site not in self._dictionaries:
+            self._dictionaries[site] = SiteDictionaries(self._client(site))
+        return self._dictionaries[site]
 
     def _count(self, wire_bytes: int, page_bytes: int) -> None:
         self.statistics.wire_bytes += wire_bytes
