@@ -12,8 +12,9 @@ import zenoh
 from zenoh.handlers import Callback
 
 from headrace.errors import OptionError, SelectionError
-from headrace.link.access import Rule, access_settings, principal_in, principal_key, publishable, receivable
+from headrace.link.access import access_settings, principal_in, principal_key
 from headrace.link.credentials import UserTerms
+from headrace.link.rights import Rule, rights_of
 from headrace.link.session import locators
 from support.links import Listener, Open, make_certs, tls
 from support.waiting import until
@@ -380,10 +381,56 @@ def test_a_rule_for_everybody_applies_to_any_client(opened: Open) -> None:
     anyone.session.put("headrace/live/anything/own/in/x", b"x")
     anyone.session.put("headrace/live/anything/own/wx/x", b"x")
     anyone.round_trip()
-    assert "headrace/live/anything/own/in/x" in hub.heard.keys
-    assert "headrace/live/anything/own/wx/x" not in hub.heard.keys
+    assert not [key for key in hub.heard.keys if "anything" in key]
     assert anyone.ask("headrace/log/hub") == [b"answer"]
     assert anyone.ask("headrace/log/hub/alice") == []
+    assert anyone.ask("headrace/call/hub") == [b"answer"]
+
+
+def test_everybody_never_replies_for_a_site(opened: Open) -> None:
+    rules = (Rule(("*",), receive=("**",), publish=("**",)),)
+    hub = Hub(opened("router", listen=("tcp/127.0.0.1:0",), rules=rules))
+    anyone = Caller(opened("client", connect=tuple(locators(hub.session))))
+    until(lambda: anyone.tokens, "the token")
+    answer = lambda query: query.reply(query.key_expr, b"lies")  # noqa: E731
+    with (
+        anyone.session.declare_queryable("headrace/log/**", answer),
+        anyone.session.declare_queryable("headrace/call/**", answer),
+    ):
+        anyone.session.put("headrace/beat/hub/own", b"x")
+        token = anyone.session.liveliness().declare_token("headrace/site/other/1")
+        anyone.round_trip()
+        for key in ("headrace/log/other", "headrace/call/other", "headrace/log/*", "headrace/call/other/alice"):
+            assert b"lies" not in replies(hub.session, key)
+        assert hub.heard.keys == []
+        assert hub.tokens == ["headrace/site/hub"]
+        token.undeclare()
+
+
+def test_a_denied_feed_neither_leaves_nor_comes_in(opened: Open, certs: Path) -> None:
+    rules = (
+        *RULES,
+        Rule(("alice",), receive=("wx/radar/**",), deny=True),
+        Rule(("denver",), publish=("wx/radar/KFTG",), deny=True),
+    )
+    hub = Hub(opened("router", listen=("tls/127.0.0.1:0",), tls=tls(certs, "hub"), rules=rules))
+    alice, denver = caller(opened, certs, hub, "alice"), caller(opened, certs, hub, "denver")
+    until(lambda: alice.tokens, "alice to be known")
+    alice.round_trip()
+    hub.publish()
+    for name in ("KFTG", "PABC"):
+        denver.session.put(f"headrace/live/denver/own/wx/radar/{name}", b"x")
+    for each in (denver, alice):
+        each.round_trip()
+    assert alice.heard.keys == ["headrace/live/hub/all/wx/text"]
+    assert "headrace/live/denver/own/wx/radar/PABC" in hub.heard.keys
+    assert "headrace/live/denver/own/wx/radar/KFTG" not in hub.heard.keys
+
+
+def test_what_everybody_may_receive_cannot_be_denied_to_one() -> None:
+    rules = (Rule(("*",), receive=("wx/**",)), Rule(("eve",), receive=("wx/radar/**",), deny=True))
+    with pytest.raises(OptionError, match=r"denies eve to receive wx/radar/\*\*, which everybody may receive"):
+        access_settings(rules)
 
 
 def test_without_rules_everything_is_allowed(opened: Open) -> None:
@@ -401,11 +448,11 @@ def test_without_rules_everything_is_allowed(opened: Open) -> None:
 
 def test_the_rights_of_each_principal_follow_from_all_its_rules() -> None:
     rules = (*RULES, Rule(("*",), receive=("news",)))
-    texts = [[pattern.text for pattern in receivable(rules, name)] for name in ("alice", "denver", None)]
-    assert texts == [["wx/**", "news"], ["news"], ["news"]]
-    assert [pattern.text for pattern in publishable(rules, "boulder")] == ["wx/text/**"]
-    assert publishable(rules, "alice") == ()
-    assert [pattern.text for pattern in receivable((), None)] == ["**"]
+    texts = [rights_of(rules, name).receive.allowed for name in ("alice", "denver", None)]
+    assert texts == [("wx/**", "news"), ("news",), ("news",)]
+    assert rights_of(rules, "boulder").publish.allowed == ("wx/text/**",)
+    assert not rights_of(rules, "alice").publish
+    assert rights_of((), None).receive.is_all
 
 
 @pytest.mark.parametrize(
@@ -423,7 +470,7 @@ def test_patterns_are_normalized() -> None:
 def test_invalid_rules_are_refused() -> None:
     with pytest.raises(OptionError, match="has no names"):
         Rule((), receive=("**",))
-    with pytest.raises(OptionError, match="allows nothing"):
+    with pytest.raises(OptionError, match="has no feeds"):
         Rule(("alice",))
     with pytest.raises(OptionError, match=r"has the name 'al\*ce'"):
         Rule(("al*ce",), receive=("**",))

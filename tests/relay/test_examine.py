@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Queue, Selection
-from headrace.link.access import feed_test
-from headrace.product.feed import FeedPattern
+from headrace.link.rights import Feeds
 from headrace.relay.examine import Examined, Examiner
 from headrace.testing.clock import MockClock
 
@@ -95,7 +94,7 @@ def test_products_that_are_too_old_are_counted(queue: Queue, clock: MockClock, l
 def test_only_the_number_of_products_that_are_not_permitted_is_told(queue: Queue, limit: int) -> None:
     for number in range(20):
         queue.put(b"%d" % number, feed=("open", "secret/a", "secret/b")[number % 3], ident=f"n{number}")
-    allowed = feed_test((FeedPattern("open"),))
+    allowed = Feeds(["open"]).test
     assert examine(queue, "**", limit, allowed=allowed)[1] == {"not permitted": 13}
     assert examine(queue, "secret/a", limit, allowed=allowed)[:2] == ([], {"not permitted": 7})
     for condition in ('ident ~ "^n1$"', 'ident ~ "nothing"', "where false", "priority 7"):

@@ -11,9 +11,8 @@ from relaying import put
 
 from headrace import Queue, Selection
 from headrace.errors import FabricMessageError
-from headrace.link.access import Rule, receivable
+from headrace.link.rights import Feeds, Rule, rights_of
 from headrace.product.batch import ROW
-from headrace.product.feed import FeedPattern
 from headrace.queue.queue import log_of
 from headrace.relay.inventory import list_held, locate
 from headrace.relay.messages.inventory import InventoryReply, identities, rows_of
@@ -21,11 +20,11 @@ from headrace.relay.messages.query import Inventory, Locate
 from headrace.relay.receive.arrived import recognise, remember_held
 from headrace.relay.receive.remembered import Remembered
 
-ALL = (FeedPattern("**"),)
+ALL = Feeds(["**"])
 
 
 def ask(queue: Queue, selection: str = "**", after: int = 0, products: int = 100,
-        allowed: tuple[FeedPattern, ...] = ALL) -> InventoryReply:  # fmt: skip
+        allowed: Feeds = ALL) -> InventoryReply:  # fmt: skip
     return list_held(queue, Inventory(selection, after, products), allowed)
 
 
@@ -51,10 +50,10 @@ def test_it_lists_what_the_selection_wants_behind_a_sequence(queue: Queue) -> No
 def test_feeds_that_the_client_may_not_receive_are_not_listed(queue: Queue) -> None:
     put(queue, "wx/a", "1")
     put(queue, "secret", "2")
-    allowed = receivable([Rule(("b",), receive=("wx/**",))], "b")
+    allowed = rights_of([Rule(("b",), receive=("wx/**",))], "b").receive
     assert sequences(ask(queue, allowed=allowed)) == [1]
     assert sequences(ask(queue, "secret", allowed=allowed)) == []
-    assert sequences(ask(queue, allowed=receivable([Rule(("b",), receive=("wx/**",))], "c"))) == []
+    assert sequences(ask(queue, allowed=rights_of([Rule(("b",), receive=("wx/**",))], "c").receive)) == []
 
 
 def test_what_was_evicted_is_a_range_and_what_was_deleted_is_not_listed(queue: Queue) -> None:
@@ -114,12 +113,12 @@ def test_products_are_located_by_signature_within_the_selection_and_the_rights(q
     put(queue, "wx/b", "4")
     signatures = ask(queue).signatures + bytes(16) + b"x" * 16
 
-    def located(selection: str = "**", allowed: tuple[FeedPattern, ...] = ALL) -> list[int]:
+    def located(selection: str = "**", allowed: Feeds = ALL) -> list[int]:
         return np.frombuffer(locate(queue, Locate(selection, signatures), allowed).sequences, np.uint64).tolist()
 
     assert located() == [1, 2, 3, 4, 0, 0]
     assert located("wx/a") == [1, 2, 0, 0, 0, 0]
-    assert located(allowed=receivable([Rule(("b",), receive=("wx/**",))], "b")) == [1, 2, 0, 4, 0, 0]
+    assert located(allowed=rights_of([Rule(("b",), receive=("wx/**",))], "b").receive) == [1, 2, 0, 4, 0, 0]
     queue.delete(Selection(ident="2"))
     assert located() == [1, 0, 3, 4, 0, 0]
     with pytest.raises(FabricMessageError, match="part of a signature"):

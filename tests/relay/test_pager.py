@@ -6,7 +6,7 @@ import pytest
 
 from headrace import Product, Queue
 from headrace.errors import FabricMessageError
-from headrace.link.access import Rule, receivable
+from headrace.link.rights import Rule, rights_of
 from headrace.log.records import Names
 from headrace.relay.inventory import list_held
 from headrace.relay.messages.page import decode, decode_head
@@ -31,7 +31,7 @@ def queue(make_queue: Callable[..., Queue]) -> Queue:
 def got(queue: Queue, name: str | None, selection: str = "**", products: int = 100) -> tuple[list[str], int]:
     """The feeds that a principal gets from the beginning on, and the sequence up to which it has everything."""
     feeds, upto = list[str](), 0
-    pager = Pager(queue, "a", receivable(RULES, name))
+    pager = Pager(queue, "a", rights_of(RULES, name).receive)
     for head, records in pager.pages(Read(selection, 0, 10, products, 1 << 20)):
         page = decode(decode_head(head), records, Names())
         assert page.head.after == upto
@@ -54,14 +54,14 @@ def test_a_selection_narrows_and_never_widens(queue: Queue) -> None:
 
 
 def test_without_rules_everybody_gets_everything(queue: Queue) -> None:
-    pager = Pager(queue, "a", receivable((), None))
+    pager = Pager(queue, "a", rights_of((), None).receive)
     ((head, records),) = pager.pages(Read("**", 0, 10, 100, 1 << 20))
     assert len(decode(decode_head(head), records, Names()).batch) == 5
 
 
 def test_no_selection_reveals_products_that_may_not_be_received(queue: Queue) -> None:
     """A page of one product that ended at the hidden one would reveal it."""
-    pager = Pager(queue, "a", receivable(RULES, "b"))
+    pager = Pager(queue, "a", rights_of(RULES, "b").receive)
     for hidden in ("secret", "wx/radar/K", "nothing/there"):
         heads = [decode_head(head) for head, _ in pager.pages(Read(hidden, 0, 10, 1, 1 << 20))]
         assert [(head.after, head.upto, head.count) for head in heads] == [(0, 5, 0)], hidden
@@ -75,7 +75,7 @@ def test_an_evicted_range_that_came_from_elsewhere_had_no_product_that_was_put_h
     for _ in range(12):
         queue.put(bytes(500_000), feed="x")
     assert queue.oldest > 1
-    pager = Pager(queue, "a", receivable((), None), None, lambda first, last: (last + 1, last))
+    pager = Pager(queue, "a", rights_of((), None).receive, None, lambda first, last: (last + 1, last))
     first = decode_head(next(pager.pages(Read(selection, 0, 10, 100, 1 << 20)))[0])
     assert bool(first.lost_first) == is_lost
     assert first.upto >= queue.oldest
@@ -85,7 +85,7 @@ def test_a_site_calls_no_functions_for_another_one(make_queue: Callable[..., Que
     called: list[Product] = []
     queue = make_queue(origin="a", functions={"spy": lambda product: bool(called.append(product))})
     queue.put(b"", feed="wx")
-    everything = receivable((), None)
+    everything = rights_of((), None).receive
     with pytest.raises(FabricMessageError, match="does not call function spy for another"):
         list(Pager(queue, "a", everything).pages(Read("** function spy", 0, 1, 100, 1 << 20)))
     with pytest.raises(FabricMessageError, match="does not call function spy for another"):

@@ -8,9 +8,9 @@ import pytest
 
 from headrace import Queue
 from headrace.errors import FabricMessageError
+from headrace.link.rights import Feeds
 from headrace.log.records import rows_of
 from headrace.payload.compression.link import shrunk, unfolded
-from headrace.product.feed import FeedPattern
 from headrace.queue.queue import log_of
 from headrace.relay.dictionaries import give_dictionary
 from headrace.relay.messages.page import PAGE_BYTES_MAX
@@ -94,9 +94,8 @@ def test_a_stranger_gets_no_dictionary(make_quick: Callable[..., Queue]) -> None
         (("wx/**",), True),
         (("*/*/x",), True),
     ):
-        allowed = tuple(FeedPattern(text) for text in patterns)
-        assert bool(give_dictionary(queue, number, allowed)) is may, patterns
-    assert give_dictionary(queue, number + 1, (FeedPattern("**"),)) == b""
+        assert bool(give_dictionary(queue, number, Feeds(patterns))) is may, patterns
+    assert give_dictionary(queue, number + 1, Feeds(["**"])) == b""
 
 
 def test_a_message_that_would_expand_beyond_the_limit_is_refused_before_it_expands() -> None:

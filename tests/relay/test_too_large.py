@@ -6,7 +6,7 @@ import pytest
 from relaying import has_examined, is_live
 
 from headrace import Queue
-from headrace.product.feed import FeedPattern
+from headrace.link.rights import Feeds
 from headrace.relay import examine
 from headrace.relay.messages.page import decode_head
 from headrace.relay.messages.query import Read
@@ -65,7 +65,7 @@ def test_products_that_are_too_large_only_together_come_in_several_pages(fabric:
     put(a, "small", "large 1", "large 2", size=LIMIT - 1000)
     put(a, "small 2")
     put(a, "large 3", "large 4", size=LIMIT // 2)
-    pager = Pager(a, "a", (FeedPattern("**"),))
+    pager = Pager(a, "a", Feeds(["**"]))
     pages = [(decode_head(head), len(records)) for head, records in pager.pages(Read("**", 0, 20, 100, 4 << 20))]
     assert [(head.after, head.upto, head.count) for head, _ in pages] == [
         (0, 1, 1), (1, 2, 1), (2, 4, 2), (4, 5, 1), (5, 6, 1),

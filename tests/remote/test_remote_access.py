@@ -7,7 +7,7 @@ import pytest
 
 from headrace import Selection
 from headrace.errors import AccessDeniedError, StationMissingError
-from headrace.link.access import Rule
+from headrace.link.rights import Rule
 from headrace.product.put import Put
 from headrace.queue import Member
 from headrace.remote.client.cursor import RemoteCursor
@@ -192,7 +192,7 @@ def test_a_client_cannot_put_products_of_another_origin(router: Router, make_ser
     assert isinstance(told, replies.Failure)
     assert "ann may not put products of origin bob" in told.problem
     assert put("relay", 4, "bob") == replies.Number(3)
-    ClientAccess((Rule(("*",), publish=("p",)),), None).check_origins(["bob"])
+    ClientAccess((Rule(("*",), publish=("p",)),), None).check_put([("p", "bob")])
 
 
 def test_a_client_that_only_publishes_has_no_cursors(make_served: Callable[..., Served]) -> None:

@@ -8,7 +8,7 @@ import pytest
 import headrace
 from headrace import Queue
 from headrace.errors import AccessDeniedError, DictionaryError, OptionError
-from headrace.link.access import Rule
+from headrace.link.rights import Rule
 from headrace.log.dictionaries import encode_dictionary
 from headrace.payload.compression.training import train
 from headrace.queue.queue import log_of

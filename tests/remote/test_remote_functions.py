@@ -9,7 +9,7 @@ import pytest
 
 from headrace import Product, Queue
 from headrace.errors import SelectionError
-from headrace.link.access import Rule
+from headrace.link.rights import Rule
 from headrace.remote.client.queue import RemoteQueue
 from support.serving import Served, idents, put
 

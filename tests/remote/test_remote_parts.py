@@ -8,7 +8,7 @@ import pytest
 
 from headrace import AccessDeniedError
 from headrace.errors import PayloadTooLargeError
-from headrace.link.access import Rule
+from headrace.link.rights import Rule
 from headrace.remote.client.queue import RemoteQueue
 from headrace.remote.protocol import calls, replies
 from headrace.remote.server.downloads import Downloads

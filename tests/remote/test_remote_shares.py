@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from headrace.errors import AccessDeniedError, QueueClosedError, ShareError
-from headrace.link.access import Rule
+from headrace.link.rights import Rule
 from headrace.remote.client.share import RemoteSeat
 from headrace.remote.protocol import replies, share_calls
 from headrace.remote.protocol.envelope import encode

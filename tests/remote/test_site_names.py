@@ -17,11 +17,11 @@ import zenoh
 import headrace
 from headrace import Queue
 from headrace.errors import FabricError, OptionError, SiteUnreachableError
-from headrace.link.access import Rule
 from headrace.link.credentials import TlsTerms, UserTerms
 from headrace.link.keys import site_key
 from headrace.link.known import known_candidates
 from headrace.link.presence import site_tokens, sites_present
+from headrace.link.rights import Rule
 from headrace.link.session import SessionTerms, locators, open_session
 from headrace.pipeline.source.open_queues import QueueAddress, open_queue
 from headrace.queue import AnyQueue

@@ -17,8 +17,8 @@ import zenoh
 
 import headrace
 from headrace import Batch, Queue
-from headrace.link.access import Rule
 from headrace.link.keys import call_key
+from headrace.link.rights import Rule
 from headrace.link.session import SessionTerms, open_session
 from headrace.queue import AnyQueue, AnyStation
 from headrace.remote.client.queue import RemoteQueue

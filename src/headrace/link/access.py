@@ -1,77 +1,35 @@
-"""Access: who may receive and who may publish which feeds.
-
-A rule names principals, by the common name of their certificate or by their user name, and the feeds that they may
-receive and publish. Rules only add: what no rule allows is denied. A principal that no rule names is denied everything,
-even beats and the tokens of sites. Without any rule, everything is allowed to every principal that can connect.
-
-Zenoh enforces the rules at the link through which a message comes in or goes out (`access_settings`):
+"""Access: the rights of principals as settings of Zenoh, which enforces them at the link a message comes or goes by.
 
     may receive   live pages of its feeds, beats, tokens, queries to logs, calls
     may publish   live pages of its feeds and beats under its own name as a site, its token, replies, calls
     relay         all that for other sites too, within its feeds
+    station, manage   calls; the server looks at each
+
+Everybody (`*`) has no name of its own, so it receives and calls, and never publishes as a site or replies.
 
 A query does not say who sends it, and Zenoh would not vouch for it. Therefore a principal queries under its own name,
 `headrace/log/<site>/<name>`, and Zenoh admits no other name. The serving site takes the name from the key
-(`principal_in`) and gives what `receivable` allows; a key without a name has the rights of everybody.
+(`principal_in`) and gives what the rights allow; a key without a name has the rights of everybody.
 
-Not here: which products of a log a principal receives (`headrace.relay.serve` calls `receivable`), and passwords and
-certificates (`headrace.link.credentials`).
+Zenoh adds up what the subjects of one link may do: what one subject denies, another allows. Therefore each name has all
+its rules in one policy, and a rule that denies a name what everybody may receive is refused (`check_rules`).
+
+Not here: the rights (rights.py), and which products of a log a principal receives (`headrace.relay.serve`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headrace.errors import OptionError
 from headrace.link.keys import ROOT, overlap
-from headrace.product.feed import FeedPattern
-from headrace.product.put import check_origin
-from headrace.selection.pattern import canonical_pattern
+from headrace.link.rights import EVERYBODY, Rights, Rule, rights_of, sender_rights
 
-EVERYBODY = "*"
 _LIVE, _BEAT, _LOG, _CALL = (f"{ROOT}/{kind}" for kind in ("live", "beat", "log", "call"))
 _TOKENS = (f"{ROOT}/site/**", f"{ROOT}/client/**")
+Grant = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """Who may receive and publish what. A relay forwards what others publish and query: only for sites you trust."""
-
-    who: tuple[str, ...]
-    receive: tuple[str, ...] = ()
-    publish: tuple[str, ...] = ()
-    relay: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.who:
-            raise OptionError("an access rule has no names", f'list the names it applies to, or "{EVERYBODY}"')
-        if not (self.receive or self.publish):
-            raise OptionError(f"the access rule for {', '.join(self.who)} allows nothing", "add receive or publish")
-        for name in self.who:
-            _check_name(name)
-        object.__setattr__(self, "who", tuple(dict.fromkeys(self.who)))
-        for field in ("receive", "publish"):
-            object.__setattr__(self, field, tuple(_patterns(getattr(self, field))))
-
-
-def _check_name(name: str) -> None:
-    if name == EVERYBODY:
-        return
-    try:
-        check_origin(name)
-    except OptionError as error:
-        hint = f'{error.hint}, or "{EVERYBODY}" for everybody'
-        raise OptionError(f"an access rule has the name {name!r}, which is not a valid name", hint) from None
-
-
-def _patterns(texts: Iterable[str]) -> Iterator[str]:
-    """Canonical patterns; alternatives one by one, because each is a key of its own."""
-    for text in texts:
-        pattern = canonical_pattern(text)
-        yield from ("**",) if pattern is None else pattern.alternatives
-
-
-# --- the principal of a query, and its rights ---------------------------------------------------------
+# --- the principal of a query ---------------------------------------------------------------------------
 
 
 def principal_key(key: str, name: str | None) -> str:
@@ -85,116 +43,132 @@ def principal_in(key: str) -> str | None:
     return levels[3] if len(levels) == 4 else None
 
 
-def receivable(rules: Sequence[Rule], name: str | None) -> tuple[FeedPattern, ...]:
-    """The feeds that a principal may receive; all if there are no rules."""
-    return _feeds(rules, name, "receive")
+# --- the rights as Zenoh's settings ---------------------------------------------------------------------
 
 
-def feed_test(patterns: Sequence[FeedPattern]) -> Callable[[str], bool] | None:
-    """Whether a feed matches one of the patterns, as readers take it (`log/read.py: Allowed`); None: all do."""
-    if any(pattern.text == "**" for pattern in patterns):
-        return None
-    return lambda feed: any(pattern.matches(feed) for pattern in patterns)
-
-
-def publishable(rules: Sequence[Rule], name: str | None) -> tuple[FeedPattern, ...]:
-    """The feeds that a principal may publish; all if there are no rules."""
-    return _feeds(rules, name, "publish")
-
-
-def may_come_in(rules: Sequence[Rule], feed: str) -> bool:
-    """Whether any principal may publish products of a feed pattern here; no request for it gets anything otherwise."""
-    return not rules or any(overlap(pattern, feed) for rule in rules for pattern in rule.publish)
-
-
-def _feeds(rules: Sequence[Rule], name: str | None, field: str) -> tuple[FeedPattern, ...]:
-    if not rules:
-        return (FeedPattern("**"),)
-    of_name = [rule for rule in rules if EVERYBODY in rule.who or name in rule.who]
-    texts = dict.fromkeys(text for rule in of_name for text in getattr(rule, field))
-    return tuple(FeedPattern(text) for text in texts)
-
-
-# --- the rules as Zenoh's settings --------------------------------------------------------------------
+def check_rules(rules: Sequence[Rule]) -> None:
+    """Refuse rules that no link could enforce."""
+    for_all = rights_of(rules, EVERYBODY).receive.allowed if rules else ()
+    for rule in rules:
+        if not rule.deny or EVERYBODY in rule.who:
+            continue
+        for feed in rule.receive:
+            if any(overlap(feed, each) for each in for_all):
+                raise OptionError(
+                    f"a rule denies {', '.join(rule.who)} to receive {feed}, which everybody may receive",
+                    f'deny it to "{EVERYBODY}" and allow it by name, or name those who may receive it',
+                )
 
 
 def access_settings(rules: Sequence[Rule]) -> dict[str, Any]:
     """Zenoh's `access_control` for these rules; without rules nothing is denied."""
     if not rules:
         return {"enabled": False}
-    grants = [_grants(number, rule, name) for number, rule in enumerate(rules) for name in rule.who]
+    check_rules(rules)
+    names = dict.fromkeys(name for rule in rules for name in rule.who)
+    policies = [_policy(rules, name) for name in names]
     settings: dict[str, Any] = {"enabled": True, "default_permission": "deny"}
     for part in ("rules", "subjects", "policies"):
-        settings[part] = [each for grant in grants for each in grant[part]]
+        settings[part] = [each for policy in policies for each in policy[part]]
     return settings
 
 
-def _grants(position: int, rule: Rule, name: str) -> dict[str, list[dict[str, Any]]]:
-    """What one rule grants to one name, in Zenoh's three lists."""
-    label = f"{position}-{name}"
-    grants = [*_receive_grants(rule, name), *_publish_grants(rule, name), *_common_grants(rule, name)]
-    rules = [{"id": f"{label}-{number}", "permission": "allow", **grant} for number, grant in enumerate(grants)]
-    subjects = _subjects(label, name)
-    policy = {"rules": [each["id"] for each in rules], "subjects": [each["id"] for each in subjects]}
-    return {"rules": rules, "subjects": subjects, "policies": [policy]}
+def _policy(rules: Sequence[Rule], name: str) -> dict[str, list[dict[str, Any]]]:
+    """What one name may do, in Zenoh's three lists."""
+    grants = _everybody(rules) if name == EVERYBODY else _named(rules, name)
+    numbered = [{"id": f"{name}-{number}", **grant} for number, grant in enumerate(grants)]
+    subjects = _subjects(name)
+    policy = {"rules": [each["id"] for each in numbered], "subjects": [each["id"] for each in subjects]}
+    return {"rules": numbered, "subjects": subjects, "policies": [policy] if numbered else []}
 
 
-def _subjects(label: str, name: str) -> list[dict[str, Any]]:
+def _subjects(name: str) -> list[dict[str, Any]]:
     """The links of a name, known by certificate or by user; Zenoh combines the fields of one subject by `and`."""
     if name == EVERYBODY:
-        return [{"id": label}]
-    return [{"id": f"{label}-certificate", "cert_common_names": [name]}, {"id": f"{label}-user", "usernames": [name]}]
+        return [{"id": name}]
+    return [{"id": f"{name}-certificate", "cert_common_names": [name]}, {"id": f"{name}-user", "usernames": [name]}]
 
 
-def _grant(flow: str, messages: Iterable[str], keys: Iterable[str]) -> dict[str, Any]:
+def _everybody(rules: Sequence[Rule]) -> list[Grant]:
+    rights = rights_of(rules, EVERYBODY)
+    if rights.is_empty:
+        return []
+    return [*_receiving(rights, []), *_calling([]), *_tokens([f"{ROOT}/client/**"]), *_denials(rights)]
+
+
+def _named(rules: Sequence[Rule], name: str) -> list[Grant]:
+    """A name has what everybody has, too; a name that only rules with `deny` name has nothing."""
+    rights = sender_rights(rules, name)
+    of_name = [rule for rule in rules if rule.is_for(name) and not rule.deny]
+    if not any(name in rule.who for rule in of_name):
+        return []
+    is_relay = any(rule.relay for rule in of_name)
+    spoken_for = "*" if is_relay else name
+    shown = [f"{ROOT}/site/{spoken_for}/**", f"{ROOT}/client/**"]
+    return [
+        *_receiving(rights, [spoken_for]),
+        *(_publishing(rights.publish.allowed, name) if rights.publish else []),
+        *(_publishing(rights.relay.allowed, "*") if is_relay else []),
+        *_calling([spoken_for]),
+        *_tokens(shown),
+        *_denials(rights),
+    ]
+
+
+def _allow(flow: str, messages: Iterable[str], keys: Iterable[str]) -> Grant:
     """Ingress is from the principal to here, egress from here to the principal."""
-    return {"flows": [flow], "messages": list(messages), "key_exprs": list(keys)}
+    return {"permission": "allow", "flows": [flow], "messages": list(messages), "key_exprs": list(keys)}
 
 
-def _receive_grants(rule: Rule, name: str) -> list[dict[str, Any]]:
+def _receiving(rights: Rights, names: Sequence[str]) -> list[Grant]:
     """Any subscription may come in; only pages of the feeds go out."""
-    if not rule.receive:
+    if not rights.receive:
         return []
     return [
-        _grant("ingress", ["declare_subscriber"], [f"{_LIVE}/**", f"{_BEAT}/**"]),
-        _grant("egress", ["put"], [*(f"{_LIVE}/*/*/{feed}" for feed in rule.receive), f"{_BEAT}/**"]),
-        _grant("ingress", ["query"], _query_keys(_LOG, rule, name)),
-        _grant("egress", ["reply", "declare_queryable"], [f"{_LOG}/**"]),
+        _allow("ingress", ["declare_subscriber"], [f"{_LIVE}/**", f"{_BEAT}/**"]),
+        _allow("egress", ["put"], [*(f"{_LIVE}/*/*/{feed}" for feed in rights.receive.allowed), f"{_BEAT}/**"]),
+        _allow("ingress", ["query"], _query_keys(_LOG, names)),
+        _allow("egress", ["reply", "declare_queryable"], [f"{_LOG}/**"]),
     ]
 
 
-def _publish_grants(rule: Rule, name: str) -> list[dict[str, Any]]:
-    if not rule.publish:
-        return []
-    site = _sites(rule, name)
+def _publishing(feeds: Sequence[str], site: str) -> list[Grant]:
+    """`site` is the one that it may speak for: itself, or any as a relay."""
     return [
-        _grant("egress", ["declare_subscriber"], [f"{_LIVE}/**", f"{_BEAT}/**"]),
-        _grant("ingress", ["put"], [*(f"{_LIVE}/{site}/*/{feed}" for feed in rule.publish), f"{_BEAT}/{site}/**"]),
-        _grant("egress", ["query"], [f"{_LOG}/**", f"{_CALL}/**"]),
-        _grant("ingress", ["reply", "declare_queryable"], [f"{_LOG}/{site}/**", f"{_CALL}/{site}/**"]),
+        _allow("egress", ["declare_subscriber"], [f"{_LIVE}/**", f"{_BEAT}/**"]),
+        _allow("ingress", ["put"], [*(f"{_LIVE}/{site}/*/{feed}" for feed in feeds), f"{_BEAT}/{site}/**"]),
+        _allow("egress", ["query"], [f"{_LOG}/**", f"{_CALL}/**"]),
+        _allow("ingress", ["reply", "declare_queryable"], [f"{_LOG}/{site}/**", f"{_CALL}/{site}/**"]),
     ]
 
 
-def _common_grants(rule: Rule, name: str) -> list[dict[str, Any]]:
-    """Calls, and tokens both ways: a principal with a rule sees which sites exist, and is seen."""
-    shown = [f"{ROOT}/site/{_sites(rule, name)}/**", f"{ROOT}/client/**"]
+def _calling(names: Sequence[str]) -> list[Grant]:
     return [
-        _grant("ingress", ["query"], _query_keys(_CALL, rule, name)),
-        _grant("egress", ["reply", "declare_queryable"], [f"{_CALL}/**"]),
-        _grant("ingress", ["liveliness_token"], shown),
-        _grant("egress", ["liveliness_token"], _TOKENS),
-        _grant("ingress", ["declare_liveliness_subscriber", "liveliness_query"], _TOKENS),
-        _grant("egress", ["declare_liveliness_subscriber", "liveliness_query"], _TOKENS),
+        _allow("ingress", ["query"], _query_keys(_CALL, names)),
+        _allow("egress", ["reply", "declare_queryable"], [f"{_CALL}/**"]),
     ]
 
 
-def _sites(rule: Rule, name: str) -> str:
-    """The sites that a principal may speak for: itself; any site only as a relay, or if its name is unknown."""
-    return "*" if rule.relay or name == EVERYBODY else name
+def _tokens(shown: Sequence[str]) -> list[Grant]:
+    """Tokens both ways: a principal with a rule sees which sites exist, and is seen."""
+    return [
+        _allow("ingress", ["liveliness_token"], shown),
+        _allow("egress", ["liveliness_token"], _TOKENS),
+        _allow("ingress", ["declare_liveliness_subscriber", "liveliness_query"], _TOKENS),
+        _allow("egress", ["declare_liveliness_subscriber", "liveliness_query"], _TOKENS),
+    ]
 
 
-def _query_keys(kind: str, rule: Rule, name: str) -> list[str]:
+def _denials(rights: Rights) -> list[Grant]:
+    """Within one policy, what is denied wins."""
+    flows = (("egress", rights.receive.denied), ("ingress", rights.publish.denied))
+    return [
+        {**_allow(flow, ["put"], [f"{_LIVE}/*/*/{feed}" for feed in denied]), "permission": "deny"}
+        for flow, denied in flows
+        if denied
+    ]
+
+
+def _query_keys(kind: str, names: Sequence[str]) -> list[str]:
     """The keys to query: those without a name are open to all, those with a name to its bearer and to relays."""
-    if rule.relay:
-        return [f"{kind}/*", f"{kind}/*/*"]
-    return [f"{kind}/*"] if name == EVERYBODY else [f"{kind}/*", f"{kind}/*/{name}"]
+    return [f"{kind}/*", *(f"{kind}/*/{name}" for name in names)]

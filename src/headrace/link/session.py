@@ -28,10 +28,10 @@ from typing import Any, Literal, get_args
 import zenoh
 
 from headrace.errors import FabricError, OptionError
-from headrace.link.access import Rule
 from headrace.link.credentials import TlsTerms, UserTerms, check_tls, check_users_file
 from headrace.link.diagnosis import all_refuse, all_speak, explain_connecting, explain_listening
 from headrace.link.endpoint import SECURE, Endpoint, check_endpoint, parse_endpoint
+from headrace.link.rights import Rule
 from headrace.link.scouting import Scouting
 from headrace.link.settings import OPEN_S, SHARED_BYTES, plain_words, protocols, settings_of
 from headrace.units import format_age, format_size

@@ -5,25 +5,23 @@ some of them, and to no other; one that may not gets the same reply as if there 
 """
 
 from headrace.errors import DictionaryError, FabricError
-from headrace.link.keys import expressions
+from headrace.link.rights import Feeds
 from headrace.log.dictionaries import Dictionary, decode_dictionary, encode_dictionary, name_of
-from headrace.product.feed import FeedPattern
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
 from headrace.relay.messages.query import DictionaryReply, GetDictionary, Unreachable
 from headrace.relay.site_client import SiteClient
 
 
-def give_dictionary(queue: Queue, number: int, allowed: tuple[FeedPattern, ...]) -> bytes:
+def give_dictionary(queue: Queue, number: int, allowed: Feeds) -> bytes:
     """The dictionary, for a client that may receive these feeds; empty if it may not have it, or there is none."""
     found = log_of(queue).dictionaries.get(number)
     return encode_dictionary(found) if found is not None and may_have(found, allowed) else b""
 
 
-def may_have(dictionary: Dictionary, allowed: tuple[FeedPattern, ...]) -> bool:
+def may_have(dictionary: Dictionary, allowed: Feeds) -> bool:
     """Whether some products of these feeds may have trained the dictionary."""
-    permitted = [expression for pattern in allowed for expression in expressions(pattern.text)]
-    return any(each.intersects(part) for each in permitted for part in expressions(dictionary.feed))
+    return allowed.meets(dictionary.feed)
 
 
 class SiteDictionaries:

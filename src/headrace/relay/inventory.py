@@ -6,17 +6,15 @@
 Feeds that the client may not receive are left out of both, as from pages, and so is what does not leave the site.
 """
 
-from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import FabricMessageError, ProductDamagedError
-from headrace.link.access import feed_test
+from headrace.link.rights import Feeds
 from headrace.log.records import rows_of
 from headrace.product.batch import ROW, Batch
-from headrace.product.feed import FeedPattern
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
 from headrace.relay.messages.inventory import InventoryReply, make_reply
@@ -34,13 +32,13 @@ def _leaving(batch: Batch) -> npt.NDArray[np.void]:
     return batch.columns if staying is None else batch.columns[np.frombuffer(staying, np.uint8) == 0]
 
 
-def list_held(queue: Queue, query: Inventory, allowed: Sequence[FeedPattern]) -> InventoryReply:
+def list_held(queue: Queue, query: Inventory, allowed: Feeds) -> InventoryReply:
     """Reply to a query; `allowed` are the feeds that the client may receive.
 
     Expired products are listed: whether they are sent is decided when they are read. What is damaged beyond its index
     row cannot be listed, and counts as lost here.
     """
-    log, test = log_of(queue), feed_test(allowed)
+    log, test = log_of(queue), allowed.test
     read = log.reader(selection_in(query), query.products, _WHOLE, allowed=test, heads=True)
     is_partial = test is not None
     start, columns, lost = query.after + 1, np.zeros(0, ROW), _NOTHING
@@ -59,13 +57,13 @@ def list_held(queue: Queue, query: Inventory, allowed: Sequence[FeedPattern]) ->
     )  # fmt: skip
 
 
-def locate(queue: Queue, query: Locate, allowed: Sequence[FeedPattern]) -> LocateReply:
+def locate(queue: Queue, query: Locate, allowed: Feeds) -> LocateReply:
     """Reply to a query. FabricMessageError if the signatures are not whole."""
     if len(query.signatures) % 16:
         raise FabricMessageError("a query has part of a signature", "run the same Headrace version at both sites")
     log = log_of(queue)
     sequences = log.find_signatures(np.frombuffer(query.signatures, "V16"))
-    read = log.reader(selection_in(query), _STRETCH, _WHOLE, allowed=feed_test(allowed), heads=True)
+    read = log.reader(selection_in(query), _STRETCH, _WHOLE, allowed=allowed.test, heads=True)
     held, shown = np.unique(sequences[sequences > 0]), [np.zeros(0, np.uint64)]
     while len(held):
         first = int(held[0])

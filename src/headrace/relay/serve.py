@@ -20,12 +20,12 @@ import msgspec
 import zenoh
 
 from headrace.errors import HeadraceError
-from headrace.link.access import Rule, feed_test, principal_in, receivable
+from headrace.link.access import principal_in
 from headrace.link.declarations import Declarations
 from headrace.link.keys import log_key
+from headrace.link.rights import Feeds, Rule, rights_of
 from headrace.payload.compression.link import ENCODING, is_asked, shrunk
 from headrace.product.batch import Lost
-from headrace.product.feed import FeedPattern
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
 from headrace.relay.dictionaries import give_dictionary
@@ -121,7 +121,7 @@ class Server:
             query = decode_query(received.payload.to_bytes() if received.payload else b"")
             key = str(received.key_expr)
             if isinstance(query, Read):
-                allowed = receivable(self._rules, principal_in(key))
+                allowed = rights_of(self._rules, principal_in(key)).receive
                 pager = Pager(self._queue, self._site, allowed, self._too_large, self._narrow)
                 compresses = is_asked(received.parameters)
                 for head, records in pager.pages(query):
@@ -147,9 +147,9 @@ class Server:
         if isinstance(query, Resolve):
             return ResolveReply(self._queue.resolve(query.start))
         if isinstance(query, Inventory):
-            return list_held(self._queue, query, receivable(self._rules, name))
+            return list_held(self._queue, query, rights_of(self._rules, name).receive)
         if isinstance(query, Locate):
-            return locate(self._queue, query, receivable(self._rules, name))
+            return locate(self._queue, query, rights_of(self._rules, name).receive)
         if isinstance(query, Trace):
             unknown = ((), (query.first, query.last))
             sources, rest = self._find_sources(query.first, query.last) if self._find_sources else unknown
@@ -157,9 +157,9 @@ class Server:
         if isinstance(query, Listen):
             return ListenReply(self._listen(selection_in(query), compresses))
         if isinstance(query, GetDictionary):
-            return DictionaryReply(give_dictionary(self._queue, query.number, receivable(self._rules, name)))
+            return DictionaryReply(give_dictionary(self._queue, query.number, rights_of(self._rules, name).receive))
         if isinstance(query, Describe):
-            return visible_to(self._describe(self), receivable(self._rules, name))
+            return visible_to(self._describe(self), rights_of(self._rules, name).receive)
         if isinstance(query, Measure):
             return MeasureReply(round_trips(self._session, query.site, query.times))
         statistics = self._queue.statistics()
@@ -167,7 +167,7 @@ class Server:
             self._site, queue_id(self._queue), self._queue.oldest, self._queue.next, self.started_ns,
             statistics.held_products, statistics.held_bytes, len(statistics.feeds), tuple(self._queue.origins),
             str(self._session.zid()), round(1000 * self._beat_s),
-            tuple(pattern.text for pattern in receivable(self._rules, name))[:PATTERNS_MAX],
+            rights_of(self._rules, name).receive.allowed[:PATTERNS_MAX],
         )  # fmt: skip
 
     def close(self) -> None:
@@ -190,11 +190,11 @@ class Pager:
     """Serves one `Read` query; `allowed` are the feeds that the client may receive."""
 
     def __init__(
-        self, queue: Queue, site: str, allowed: tuple[FeedPattern, ...], too_large: TooLarge | None = None,
+        self, queue: Queue, site: str, allowed: Feeds, too_large: TooLarge | None = None,
         narrow: Narrow | None = None,
     ) -> None:  # fmt: skip
         self._queue, self._site, self._too_large, self._narrow = queue, site, too_large, narrow
-        self._allowed = feed_test(allowed)
+        self._allowed = allowed.test
 
     def pages(self, query: Read) -> Iterator[tuple[bytes, bytes]]:
         """Yield head and records of each page, up to the end of the log or the number that was asked for."""

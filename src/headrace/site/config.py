@@ -99,12 +99,24 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, rename=_REQUEST_KEYS):
 
 
 class Allow(msgspec.Struct, frozen=True, kw_only=True):
-    """[[allow]]: what other sites and users may do here."""
+    """[[allow]]: what other sites and users may do here, by feed pattern."""
 
     who: Annotated[tuple[str, ...], WHO]  # ("*",): everybody
     receive: Annotated[tuple[str, ...], PATTERNS] = ()
     publish: Annotated[tuple[str, ...], PATTERNS] = ()
+    station: Annotated[tuple[str, ...], PATTERNS] = ()
+    manage: Annotated[tuple[str, ...], PATTERNS] = ()
     relay: Annotated[bool, FLAG] = False
+
+
+class Deny(msgspec.Struct, frozen=True, kw_only=True):
+    """[[deny]]: what they may not do, whatever [[allow]] says."""
+
+    who: Annotated[tuple[str, ...], WHO]
+    receive: Annotated[tuple[str, ...], PATTERNS] = ()
+    publish: Annotated[tuple[str, ...], PATTERNS] = ()
+    station: Annotated[tuple[str, ...], PATTERNS] = ()
+    manage: Annotated[tuple[str, ...], PATTERNS] = ()
 
 
 class TlsTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,6 +153,7 @@ class SiteConfig(msgspec.Struct, frozen=True, kw_only=True):
     channel: tuple[ChannelTable, ...] = ()
     request: tuple[Request, ...] = ()
     allow: tuple[Allow, ...] = ()
+    deny: tuple[Deny, ...] = ()
     tls: TlsTable | None = None
     users: UsersTable | None = None
     functions: dict[str, str] = {}  # [functions]: "module:function" by name; a table whose keys users choose
@@ -149,9 +162,9 @@ class SiteConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 TABLES: dict[str, type[msgspec.Struct]] = {
     "site": SiteTable, "queue": QueueTable, "clock": ClockTable, "channel": ChannelTable, "request": Request,
-    "allow": Allow, "tls": TlsTable, "users": UsersTable, "log": LogTable,
+    "allow": Allow, "deny": Deny, "tls": TlsTable, "users": UsersTable, "log": LogTable,
 }  # fmt: skip
-REPEATED = ("channel", "request", "allow")  # [[…]]
+REPEATED = ("channel", "request", "allow", "deny")  # [[…]]
 
 
 class _FreeTable(msgspec.Struct, frozen=True):

@@ -5,15 +5,16 @@ strangers is the strictest: a client that can reach the site from another machin
 name or by `who = "*"`. Without any rule, nothing is allowed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from headrace.errors import FabricError
-from headrace.link.access import EVERYBODY
 from headrace.link.credentials import TlsTerms, check_tls
 from headrace.link.endpoint import SECURE, is_loopback
+from headrace.link.keys import overlap
+from headrace.link.rights import EVERYBODY
 from headrace.site.channels import channel_conflicts
-from headrace.site.config import SiteConfig, TlsTable
+from headrace.site.config import Allow, Deny, SiteConfig, TlsTable
 from headrace.timing.clock.terms import SERVERS_MAX
 from headrace.toml.document import KeyPath
 
@@ -166,21 +167,46 @@ def _about_strangers(config: SiteConfig) -> Iterator[Contradiction]:
 
 
 def _about_allowances(config: SiteConfig) -> Iterator[Contradiction]:
-    for place, allow in enumerate(config.allow):
-        path = ("allow", place)
-        if not allow.receive and not allow.publish:
-            yield Contradiction((path,), "it allows nothing", 'give receive or publish, such as receive = ["wx/**"]')
-        if EVERYBODY in (allow.who or ()):
-            if len(allow.who) > 1:
-                yield Contradiction(((*path, "who"),), '"*" includes the other names', 'write who = "*", or names')
-        elif allow.who == ():
-            yield Contradiction(((*path, "who"),), "the list is empty", 'give names, or write who = "*"')
-        elif not _knows_users(config) and not _knows_certificates(config):
-            yield Contradiction(
-                ((*path, "who"), ("tls",), ("users",)),
-                "no client can authenticate by that name",
-                "give [tls] with mutual = true for names of certificates, or [users] dictionary_file for user names",
-            )
+    tables: tuple[tuple[str, Sequence[Allow | Deny]], ...] = (("allow", config.allow), ("deny", config.deny))
+    for table, rules in tables:
+        for place, rule in enumerate(rules):
+            yield from _about_rule(config, (table, place), rule)
+    if config.deny and not config.allow:
+        yield Contradiction(
+            (("deny",), ("allow",)), "everything is denied to everybody", "say with [[allow]] who may do what"
+        )
+    yield from _about_denials(config)
+
+
+def _about_denials(config: SiteConfig) -> Iterator[Contradiction]:
+    """A link adds up what its names may receive, so that a name cannot be denied what everybody may receive."""
+    for_all = [feed for rule in config.allow if EVERYBODY in rule.who for feed in rule.receive]
+    for place, rule in enumerate(config.deny):
+        for feed in rule.receive:
+            if EVERYBODY not in rule.who and any(overlap(feed, each) for each in for_all):
+                yield Contradiction(
+                    (("deny", place, "receive"), ("allow",)),
+                    f"everybody may receive products of {feed}",
+                    'deny them to "*" and allow them by name, or name in [[allow]] those who may receive them',
+                )
+
+
+def _about_rule(config: SiteConfig, path: tuple[str, int], rule: Allow | Deny) -> Iterator[Contradiction]:
+    if not (rule.receive or rule.publish or rule.station or rule.manage):
+        yield Contradiction(
+            (path,), "it has no feeds", 'give receive, publish, station or manage, such as receive = ["wx/**"]'
+        )
+    if EVERYBODY in (rule.who or ()):
+        if len(rule.who) > 1:
+            yield Contradiction(((*path, "who"),), '"*" includes the other names', 'write who = "*", or names')
+    elif rule.who == ():
+        yield Contradiction(((*path, "who"),), "the list is empty", 'give names, or write who = "*"')
+    elif not _knows_users(config) and not _knows_certificates(config):
+        yield Contradiction(
+            ((*path, "who"), ("tls",), ("users",)),
+            "no client can authenticate by that name",
+            "give [tls] with mutual = true for names of certificates, or [users] dictionary_file for user names",
+        )
 
 
 def _is_secure(endpoint: str) -> bool:

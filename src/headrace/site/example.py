@@ -81,7 +81,14 @@ redundancy = "failover"                 # one of them at a time; "all": all at o
 #who = ["site2", "site3"]               # names in certificates, or user names; or "*" for everybody
 #receive = ["wx/**"]                    # feed patterns that they may receive from here
 #publish = ["wx/text/**"]               # feed patterns that they may put here
+#station = ["wx/**"]                    # feed patterns of which they may have stations of their own, not blocking ones
+#manage = []                            # feed patterns of which they may change and remove all stations and cursors
 #relay = false                          # may they pass on what other sites publish and request?
+
+# What they may not do, whatever [[allow]] says.
+#[[deny]]
+#who = "*"
+#receive = ["wx/internal/**"]           # and publish, station, manage
 
 # Certificates, for tls and quic endpoints. `headrace certs` creates them.
 #[tls]

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import FabricError, OptionError
-from headrace.link.access import EVERYBODY
 from headrace.link.credentials import check_users_file
 from headrace.link.endpoint import check_endpoint
+from headrace.link.rights import EVERYBODY
 from headrace.log.config import check_age, check_size
 from headrace.product.put import check_origin
 from headrace.selection.pattern import canonical_pattern

@@ -37,7 +37,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from headrace.errors import QueueError
-from headrace.link.access import Rule, may_come_in
+from headrace.link.rights import Rule, may_come_in
 from headrace.product.cause import CHOSEN, Cause, LostBy, by_cause
 from headrace.queue import Queue
 from headrace.queue.queue import assigning_functions, log_of, named_functions

@@ -13,10 +13,10 @@ import msgspec
 import zenoh
 
 from headrace.errors import FabricError, QueueBusyError, QueueMovedError
-from headrace.link.access import Rule
 from headrace.link.declarations import Declarations
 from headrace.link.keys import site_key
 from headrace.link.presence import sites_present
+from headrace.link.rights import Rule
 from headrace.link.session import SessionTerms
 from headrace.log.locks import FileLockedError, locked
 from headrace.queue import Queue

@@ -8,9 +8,9 @@ whereas a Request, a Rule or TlsTerms is valid by construction.
 from collections.abc import Mapping
 
 from headrace.errors import OptionError
-from headrace.link.access import Rule
 from headrace.link.credentials import TlsTerms, UserTerms
 from headrace.link.endpoint import UNIX, Endpoint, parse_endpoint
+from headrace.link.rights import Rule
 from headrace.link.session import SessionTerms
 from headrace.queue import Queue
 from headrace.relay.receive.receiver import Request
@@ -77,7 +77,13 @@ def rules_of(config: SiteConfig) -> tuple[Rule, ...]:
     """The access rules of the configuration. If there are any, the site's own credentials may read everything, so that
     `headrace sites site.toml` works.
     """
-    rules = [Rule(allow.who, allow.receive, allow.publish, allow.relay) for allow in config.allow]
+    rules = [
+        *(Rule(rule.who, rule.receive, rule.publish, rule.relay, rule.station, rule.manage) for rule in config.allow),
+        *(
+            Rule(rule.who, rule.receive, rule.publish, station=rule.station, manage=rule.manage, deny=True)
+            for rule in config.deny
+        ),
+    ]
     return (*rules, Rule((principal_of(config) or config.site.name,), ("**",))) if rules else ()
 
 

@@ -8,8 +8,8 @@ half of it: whether sites really take a request from each other only is found by
 
 from collections.abc import Iterator
 
-from headrace.link.access import may_come_in
 from headrace.link.keys import overlap
+from headrace.link.rights import may_come_in
 from headrace.product.ldm_feedtypes import ldm_pattern
 from headrace.site.config import Allow, Request, SiteConfig
 from headrace.site.contradictions import Contradiction

@@ -8,7 +8,7 @@ import zenoh
 from independent_client import Client, Failed
 
 from headrace import Queue
-from headrace.link.access import Rule
+from headrace.link.rights import Rule
 from headrace.link.session import SessionTerms, locators, open_session
 from headrace.site.site import Site
 from support.links import make_certs, tls

@@ -11,7 +11,7 @@ import pytest
 from independent_client import VERSIONS, Client, Failed, Refused, take
 from msgspec import msgpack
 
-from headrace.link.access import Rule
+from headrace.link.rights import Rule
 from headrace.remote.protocol.hello import VERSION
 from support.serving import Router, Served
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import AccessDeniedError, FeedError, SuppliersFullError
-from headrace.link.access import Rule
+from headrace.link.rights import Rule
 from headrace.queue import AnySupplier
 from support.serving import Served, Wire, idents, when
 from support.waiting import until

@@ -13,9 +13,8 @@ from typing import Annotated, TypeVar
 import msgspec
 import zenoh
 
-from headrace.link.keys import expressions
+from headrace.link.rights import Feeds
 from headrace.product.cause import Cause, LostBy
-from headrace.product.feed import FeedPattern
 from headrace.relay.flows import OTHERS, FlowStatistics
 from headrace.relay.messages.page import Sequence64, SiteName
 from headrace.timing.clock.state import ClockState
@@ -162,15 +161,11 @@ def shortened(text: str) -> str:
     return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}…"
 
 
-def visible_to(whole: Description, feeds: Sequence[FeedPattern]) -> Description:
+def visible_to(whole: Description, feeds: Feeds) -> Description:
     """The part for a principal that may receive these feeds; entries that span other feeds as well are left out."""
-    if any(pattern.text == "**" for pattern in feeds):
+    if feeds.is_all:
         return whole
-
-    def covered(pattern: str) -> bool:
-        permitted = [expression for allowed in feeds for expression in expressions(allowed.text)]
-        return all(any(each.includes(key) for each in permitted) for key in expressions(pattern))
-
+    covered = feeds.includes
     requests = tuple(request for request in whole.requests if covered(request.feed))
     names = {request.name for request in requests}
     return msgspec.structs.replace(

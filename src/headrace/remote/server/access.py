@@ -13,11 +13,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from headrace.errors import AccessDeniedError
-from headrace.link.access import EVERYBODY, Rule, feed_test, publishable, receivable
-from headrace.link.keys import expressions
+from headrace.link.rights import Rule, rights_of
 from headrace.log.read import Allowed
 from headrace.log.statistics import Statistics
-from headrace.product.feed import FeedPattern
 from headrace.queue.members import Member
 from headrace.selection import Selection
 from headrace.share.interface import NodeState
@@ -32,23 +30,30 @@ class ClientAccess:
 
     def __init__(self, rules: Sequence[Rule], name: str | None) -> None:
         self._who = "a client without a name" if name is None else name
-        self._receive, self._publish = receivable(rules, name), publishable(rules, name)
-        self._has_all = any(pattern.text == _ALL for pattern in self._receive)
-        of_name = [rule for rule in rules if rule.publish and {name, EVERYBODY} & set(rule.who)]
-        is_relay = not rules or any(rule.relay or EVERYBODY in rule.who for rule in of_name)
-        self._origin = None if is_relay else name
+        self._name, self._rights = name, rights_of(rules, name)
+        self._receive, self._publish = self._rights.receive, self._rights.publish
+        self._has_all = self._receive.is_all
 
     @property
     def is_empty(self) -> bool:
         """Whether the client may do nothing."""
-        return not self._receive and not self._publish
+        return self._rights.is_empty
 
     # --- put --------------------------------------------------------------------------------------
 
     def check_publish(self, feeds: Iterable[str]) -> None:
         for feed in feeds:
-            if not _is_in(self._publish, feed):
+            if feed not in self._publish:
                 raise AccessDeniedError(f"{self._who} may not publish feed {feed}", _HINT)
+
+    def check_put(self, products: Iterable[tuple[str, str | None]]) -> None:
+        """Feeds and origins of products. A client that has a name publishes under it, unless it is a relay."""
+        if self._publish.is_all and self._rights.relay.is_all:
+            return
+        for feed, origin in set(products):
+            self.check_publish([feed])
+            if origin is not None and not self._rights.may_send(feed, origin, self._name):
+                raise AccessDeniedError(f"{self._who} may not put products of origin {origin} in feed {feed}", _HINT)
 
     def check_publish_any(self) -> None:
         """Whether the client may publish at all: before its payload is kept."""
@@ -57,14 +62,8 @@ class ClientAccess:
 
     def check_publish_some(self, feed: str) -> None:
         """Whether the client may publish some feed that this pattern matches."""
-        if not _meets(self._publish, feed):
+        if not self._publish.meets(feed):
             raise AccessDeniedError(f"{self._who} may not publish anything of {feed}", _HINT)
-
-    def check_origins(self, origins: Iterable[str]) -> None:
-        """A client that has a name publishes under that name, unless it is a relay."""
-        for origin in origins:
-            if self._origin is not None and origin != self._origin:
-                raise AccessDeniedError(f"{self._who} may not put products of origin {origin}", _HINT)
 
     # --- read -------------------------------------------------------------------------------------
 
@@ -74,23 +73,23 @@ class ClientAccess:
 
     def may_receive_some(self, feed: str) -> bool:
         """Whether the client may receive some feed that this pattern matches."""
-        return _meets(self._receive, feed)
+        return self._receive.meets(feed)
 
     def check_feed(self, feed: str) -> None:
         """Whether the client may learn anything about this feed."""
-        if not _is_in(self._receive, feed) and not _is_in(self._publish, feed):
+        if feed not in self._receive and feed not in self._publish:
             raise AccessDeniedError(f"{self._who} may neither receive nor publish feed {feed}", _HINT)
 
     @property
     def allowed(self) -> Allowed | None:
         """Which feeds the readers of this client may see; None: all."""
-        return feed_test(self._receive)
+        return self._receive.test
 
     def visible_statistics(self, statistics: Statistics) -> Statistics:
         if self._has_all:
             return statistics
         return msgspec.structs.replace(
-            statistics, feeds=[each for each in statistics.feeds if _is_in(self._receive, each.feed)]
+            statistics, feeds=[each for each in statistics.feeds if each.feed in self._receive]
         )
 
     # --- stations ---------------------------------------------------------------------------------
@@ -106,7 +105,7 @@ class ClientAccess:
 
     def has_station(self, terms: StationTerms) -> bool:
         """Whether the client may use the station, and know of it."""
-        return self._has_all or self._has_all_of(Selection.parse(terms.selection))
+        return self._has_all_of(Selection.parse(terms.selection))
 
     # --- channels ---------------------------------------------------------------------------------
 
@@ -121,7 +120,7 @@ class ClientAccess:
 
     def has_channel(self, feed: str) -> bool:
         """Whether the client may receive all of a channel, or publish some of it; then it may know its terms."""
-        return self._has_all_of(Selection.of(feed)) or _meets(self._publish, feed)
+        return self._has_all_of(Selection.of(feed)) or self._publish.meets(feed)
 
     # --- groups of nodes --------------------------------------------------------------------------
 
@@ -131,7 +130,7 @@ class ClientAccess:
             raise AccessDeniedError(f"{self._who} may not use the groups of channel {stream!r}", _HINT)
 
     def has_share(self, feed: str) -> bool:
-        return self._has_all or self._has_all_of(Selection.of(feed))
+        return self._has_all_of(Selection.of(feed))
 
     def visible_node(self, node: NodeState) -> NodeState:
         return node if self._has_all else msgspec.structs.replace(node, user="", pid=0)
@@ -143,7 +142,7 @@ class ClientAccess:
         if self._has_all:
             return member
         if member.role == "site":
-            feeds = tuple(feed for feed in member.feeds if _is_in(self._receive, feed))
+            feeds = tuple(feed for feed in member.feeds if feed in self._receive)
             return msgspec.structs.replace(member, feeds=feeds)
         if member.role == "client":
             return None
@@ -152,15 +151,4 @@ class ClientAccess:
         return msgspec.structs.replace(member, user="", pid=0) if may_know else None
 
     def _has_all_of(self, selection: Selection) -> bool:
-        permitted = [expression for pattern in self._receive for expression in expressions(pattern.text)]
-        return all(any(each.includes(wanted) for each in permitted) for wanted in expressions(selection.feed or _ALL))
-
-
-def _is_in(patterns: Sequence[FeedPattern], feed: str) -> bool:
-    return any(pattern.matches(feed) for pattern in patterns)
-
-
-def _meets(patterns: Iterable[FeedPattern], feed: str) -> bool:
-    """Whether some feed matches one of the patterns and this one."""
-    given = [expression for pattern in patterns for expression in expressions(pattern.text)]
-    return any(each.intersects(part) for each in given for part in expressions(feed))
+        return self._receive.includes(selection.feed or _ALL)

@@ -18,9 +18,9 @@ import zenoh
 
 from headrace.channel.supplier import Supplier
 from headrace.errors import FabricError, FabricMessageError
-from headrace.link.access import Rule
 from headrace.link.declarations import Declarations
 from headrace.link.keys import client_key
+from headrace.link.rights import Rule
 from headrace.payload.compression.link import LinkCounts
 from headrace.remote.protocol.calls import Get
 from headrace.remote.protocol.envelope import client_digest

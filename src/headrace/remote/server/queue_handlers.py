@@ -7,6 +7,7 @@ that finds nothing waits in WaitingReads (reads.py). What a client may read and 
 """
 
 import time
+from collections.abc import Iterable
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from headrace.errors import CursorMissingError, FabricError
 from headrace.log import append
 from headrace.log.append import Duplicate, distinct
+from headrace.log.columns import Columns
 from headrace.log.dictionaries import decode_dictionary, encode_dictionary
 from headrace.log.records import Names, mask_of, read_batch, rows_of
 from headrace.product.batch import Batch, Lost
@@ -84,8 +86,7 @@ class QueueHandlers:
 
     def put(self, pending: PendingCall, call: calls.PutOne) -> None:
         facts = checked(call.facts)
-        pending.client.access.check_publish([call.feed])
-        pending.client.access.check_origins([] if facts.origin is None else [facts.origin])
+        pending.client.access.check_put([(call.feed, facts.origin)])
         if not self._has_payload(pending, call.upload):
             return
         before = earlier_put(log_of(self._queue), call, pending.payload)
@@ -112,8 +113,7 @@ class QueueHandlers:
         if not self._has_payload(pending, call.upload):
             return
         payloads, columns = decode_put_many(call, pending.payload)
-        pending.client.access.check_publish(distinct(columns.feed))
-        pending.client.access.check_origins(distinct(columns.facts.get("origin", ())))
+        pending.client.access.check_put(_feeds_and_origins(columns))
         before = earlier_put_many(log_of(self._queue), columns, len(payloads), call.since)
         if before is not None:
             pending.finish(before)
@@ -135,8 +135,7 @@ class QueueHandlers:
         if not self._has_payload(pending, call.upload):
             return
         batch = read_batch(bytes(pending.payload), Names())
-        pending.client.access.check_publish(set(batch.feeds))
-        pending.client.access.check_origins(set(batch.origins))
+        pending.client.access.check_put(zip(batch.feeds, batch.origins, strict=True))
         keep = mask_of(None if call.keep is None else np.frombuffer(call.keep, np.uint8), len(batch))
         before = earlier_put_batch(log_of(self._queue), batch, keep, call.since)
         if before is not None:
@@ -282,3 +281,11 @@ class QueueHandlers:
                 raise CursorMissingError(f"cursor {name!r} was removed", "create it again: queue.cursor(name)")
             cursor = self._cursors[name] = self._queue.cursor(name)
         return cursor
+
+
+def _feeds_and_origins(columns: Columns) -> Iterable[tuple[str, str | None]]:
+    """Of each product of a `put_many`; one value stands for all."""
+    feeds, origins = columns.feed, columns.facts.get("origin")
+    if isinstance(origins, str | None):
+        return ((feed, origins) for feed in distinct(feeds))
+    return zip([feeds] * len(origins) if isinstance(feeds, str) else feeds, origins, strict=True)

@@ -24,9 +24,10 @@ import msgspec
 import zenoh
 
 from headrace.errors import AccessDeniedError, FabricError, FabricMessageError, HeadraceError, QueueError
-from headrace.link.access import Rule, principal_in
+from headrace.link.access import principal_in
 from headrace.link.declarations import Declarations
 from headrace.link.keys import call_key
+from headrace.link.rights import Rule
 from headrace.payload.compression.link import ENCODING
 from headrace.queue import Queue
 from headrace.relay.messages.page import queue_id
