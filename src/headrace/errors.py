@@ -58,7 +58,8 @@
     ├── FabricError                       something about the network of sites
     │   ├── FabricMessageError            a message from another site is invalid
     │   ├── SiteUnreachableError          a site does not reply; recovers when it is back
-    │   └── AccessDeniedError             a site's rules do not allow it
+    │   ├── AccessDeniedError             a site's rules do not allow it
+    │   └── QuotaError                    a principal uses all that the site grants to one; the message names the quota
     ├── MemberAbsentError (TimeoutError)  no such member joined until the timeout
     ├── LateError                         products arrived after later ones were released; `batch` has them
     ├── SinkError                         where processing nodes store results
@@ -400,6 +401,10 @@ class SiteUnreachableError(FabricError):
 
 class AccessDeniedError(FabricError):
     """The access rules of a site do not allow this client to do that."""
+
+
+class QuotaError(FabricError):
+    """A principal uses all that a site grants to one; the message names the quota. Recovers when it uses less."""
 
 
 class MemberAbsentError(HeadraceError, TimeoutError):
