@@ -45,7 +45,7 @@ def files(tmp_path: Path) -> None:
         (f"{USERS}password_file = 'p'\n", "5: [users] password_file: it has no effect without name"),
         ("[users]\nname = 'a'\npassword_file = 'p'\n", "4: [users] name: a site with a user name requires one"),
         (f"mode = 'client'\nconnect = ['tcp/a:1']\n{USERS}", "6: [users] dictionary_file: no client can connect"),
-        ("[[allow]]\nwho = '*'\n", "3: [[allow]] 1: it allows nothing"),
+        ("[[allow]]\nwho = '*'\n", "3: [[allow]] 1: it has no feeds"),
         (f"{USERS}[[allow]]\nwho = ['*', 'a']\nreceive = ['**']\n", "6: [[allow]] 1 who: \"*\" includes the other names"),
         (f"{USERS}[[allow]]\nwho = []\nreceive = ['**']\n", "6: [[allow]] 1 who: the list is empty"),
         ("[[allow]]\nwho = ['a']\nreceive = ['**']\n", "4: [[allow]] 1 who: no client can authenticate by that name"),

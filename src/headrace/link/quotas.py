@@ -3,10 +3,14 @@
 A principal is a name of a certificate or user; those without a name share one quota. Everything that a member can make
 grow at a site has such a limit, so that no member takes what others need. A refusal names the quota (`refused`).
 
+A site has one QuotaTable for all its services, which ask it at each decision (`quotas.of(name)`): it changes while they
+run, when the configuration is read again.
+
 Not here: which feeds a principal may use (rights.py), and the limits of a site as a whole, which stand where they hold.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from headrace.errors import QuotaError
 
@@ -25,9 +29,25 @@ class Quotas:
     selection_s: float = 0.5  # of processor time per second, for its selections and reads
 
 
+@dataclass(slots=True)
+class QuotaTable:
+    """The quotas of each principal: those that have a name of their own here, or else those of everybody."""
+
+    everybody: Quotas = field(default_factory=Quotas)
+    named: Mapping[str, Quotas] = field(default_factory=dict)
+
+    def of(self, name: str | None) -> Quotas:
+        """The quotas in force for a principal; None: those without a name."""
+        return self.named.get(name, self.everybody) if name is not None else self.everybody
+
+    def change(self, other: "QuotaTable") -> None:
+        """Put other quotas into force, for what is decided from now on."""
+        self.everybody, self.named = other.everybody, other.named
+
+
 def refused(quota: str, limit: float, who: str | None) -> QuotaError:
     """The refusal; `quota` is the name of a field of Quotas."""
     return QuotaError(
         f"{who or 'clients without a name'}: the quota {quota} of {limit:g} is used up",
-        f"use less, or ask the operator of the site for more: {quota} in [quota]",
+        f"use less, or ask the operator of the site for more: {quota} in [[quota]]",
     )

@@ -14,6 +14,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 
 from headrace.link.login import PASSWORD_FILE, USER
+from headrace.link.rights import EVERYBODY
 from headrace.link.scouting import Scouting
 from headrace.log.config import DEDUPS, DURABILITIES, HASHES, Dedup, Durability, Hash
 from headrace.payload.compression.link import ZSTD
@@ -26,6 +27,7 @@ from headrace.site.kinds import (
     LISTENING,
     PATTERNS,
     QUEUE_AGE,
+    RATE,
     SITE_NAME,
     SITE_NAMES,
     SIZE,
@@ -33,7 +35,7 @@ from headrace.site.kinds import (
     WHO,
 )
 from headrace.timing.clock.terms import POLL_S, POLL_S_MAX, POLL_S_MIN, SOURCES, Source
-from headrace.toml.kinds import FILE, FLAG, FOLDER, NAME, OUTPUT_FILE, START, age, choice, count
+from headrace.toml.kinds import FILE, FLAG, FOLDER, NAME, OUTPUT_FILE, START, age, choice, count, positive, size
 from headrace.toml.layout import Layout, Table
 from headrace.units import format_time
 
@@ -119,6 +121,20 @@ class Deny(msgspec.Struct, frozen=True, kw_only=True):
     manage: Annotated[tuple[str, ...], PATTERNS] = ()
 
 
+class Quota(msgspec.Struct, frozen=True, kw_only=True):
+    """[[quota]]: how much each of them may use here (link/quotas.py); None: as everybody, or the default."""
+
+    who: Annotated[tuple[str, ...], WHO] = (EVERYBODY,)
+    sessions: Annotated[int | None, count(1, 1_000_000)] = None
+    streams: Annotated[int | None, count(1, 1_000_000)] = None
+    stations: Annotated[int | None, count(1, 1_000_000)] = None
+    consumers: Annotated[int | None, count(1, 1_000_000)] = None
+    calls_per_s: Annotated[float | None, positive("5000")] = None
+    bytes_per_s: Annotated[float | None, RATE] = None
+    waiting_bytes: Annotated[int | None, size(1 << 16, 1 << 50, "256MiB")] = None
+    selection_s: Annotated[float | None, positive("0.5")] = None
+
+
 class TlsTable(msgspec.Struct, frozen=True, kw_only=True):
     """[tls]: what this site shows, and which authority it trusts."""
 
@@ -154,6 +170,7 @@ class SiteConfig(msgspec.Struct, frozen=True, kw_only=True):
     request: tuple[Request, ...] = ()
     allow: tuple[Allow, ...] = ()
     deny: tuple[Deny, ...] = ()
+    quota: tuple[Quota, ...] = ()
     tls: TlsTable | None = None
     users: UsersTable | None = None
     functions: dict[str, str] = {}  # [functions]: "module:function" by name; a table whose keys users choose
@@ -162,9 +179,9 @@ class SiteConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 TABLES: dict[str, type[msgspec.Struct]] = {
     "site": SiteTable, "queue": QueueTable, "clock": ClockTable, "channel": ChannelTable, "request": Request,
-    "allow": Allow, "deny": Deny, "tls": TlsTable, "users": UsersTable, "log": LogTable,
+    "allow": Allow, "deny": Deny, "quota": Quota, "tls": TlsTable, "users": UsersTable, "log": LogTable,
 }  # fmt: skip
-REPEATED = ("channel", "request", "allow", "deny")  # [[…]]
+REPEATED = ("channel", "request", "allow", "deny", "quota")  # [[…]]
 
 
 class _FreeTable(msgspec.Struct, frozen=True):

@@ -6,12 +6,14 @@ name or by `who = "*"`. Without any rule, nothing is allowed.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from typing import NamedTuple
 
 from headrace.errors import FabricError
 from headrace.link.credentials import TlsTerms, check_tls
 from headrace.link.endpoint import SECURE, is_loopback
 from headrace.link.keys import overlap
+from headrace.link.quotas import Quotas
 from headrace.link.rights import EVERYBODY
 from headrace.site.channels import channel_conflicts
 from headrace.site.config import Allow, Deny, SiteConfig, TlsTable
@@ -35,6 +37,7 @@ def contradictions(config: SiteConfig) -> Iterator[Contradiction]:
     yield from _about_users(config)
     yield from _about_strangers(config)
     yield from _about_allowances(config)
+    yield from _about_quotas(config)
     yield from _about_requests(config)
     for place, key, problem, remedy in channel_conflicts(config.channel):
         yield Contradiction((("channel", place, key),), problem, remedy)
@@ -191,15 +194,38 @@ def _about_denials(config: SiteConfig) -> Iterator[Contradiction]:
                 )
 
 
+def _about_quotas(config: SiteConfig) -> Iterator[Contradiction]:
+    """One value for each key of each name."""
+    first: dict[tuple[str, str], int] = {}
+    for place, quota in enumerate(config.quota):
+        path = ("quota", place)
+        given = [key.name for key in fields(Quotas) if getattr(quota, key.name) is not None]
+        if not given:
+            yield Contradiction((path,), "it limits nothing", "give a quota, such as stations = 10")
+        yield from _about_who(config, path, quota.who)
+        for key, name in ((key, name) for key in given for name in quota.who or ()):
+            before = first.setdefault((key, name), place)
+            if before != place:
+                yield Contradiction(
+                    ((*path, key), ("quota", before, key)),
+                    f"[[quota]] {before + 1} has {key} for {'everybody' if name == EVERYBODY else name} already",
+                    "keep one of them",
+                )
+
+
 def _about_rule(config: SiteConfig, path: tuple[str, int], rule: Allow | Deny) -> Iterator[Contradiction]:
     if not (rule.receive or rule.publish or rule.station or rule.manage):
         yield Contradiction(
             (path,), "it has no feeds", 'give receive, publish, station or manage, such as receive = ["wx/**"]'
         )
-    if EVERYBODY in (rule.who or ()):
-        if len(rule.who) > 1:
+    yield from _about_who(config, path, rule.who)
+
+
+def _about_who(config: SiteConfig, path: tuple[str, int], who: tuple[str, ...]) -> Iterator[Contradiction]:
+    if EVERYBODY in (who or ()):
+        if len(who) > 1:
             yield Contradiction(((*path, "who"),), '"*" includes the other names', 'write who = "*", or names')
-    elif rule.who == ():
+    elif who == ():
         yield Contradiction(((*path, "who"),), "the list is empty", 'give names, or write who = "*"')
     elif not _knows_users(config) and not _knows_certificates(config):
         yield Contradiction(

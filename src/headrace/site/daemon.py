@@ -16,19 +16,23 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import zenoh
 
 from headrace.errors import HeadraceError
+from headrace.link.audit import Audit
+from headrace.link.audit_files import audit_folder
 from headrace.link.presence import close_in_turn
+from headrace.link.quotas import QuotaTable
 from headrace.link.session import SessionTerms, locators, open_session
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
 from headrace.relay.receive.counts import Tally
 from headrace.site.channel_terms import open_channels
-from headrace.site.config import SiteConfig
+from headrace.site.config import LAYOUT, SiteConfig
 from headrace.site.loading import check_warnings, load_config, load_functions_of
 from headrace.site.logs import begin_logs
 from headrace.site.site import Site
@@ -37,6 +41,7 @@ from headrace.site.terms import (
     next_start_ns,
     open_queue,
     principal_of,
+    quotas_of,
     requests_of,
     rules_of,
     session_terms,
@@ -50,15 +55,25 @@ log = logging.getLogger("headrace.site")
 Ready = Callable[[Site, list[str]], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """What stays when a reload opens a new session."""
+
+    queue: Queue
+    tally: Tally
+    quotas: QuotaTable
+    audit: Audit
+
+
 class Running:
     """A session and the site on it, by one configuration. `close` ends both and is idempotent."""
 
-    def __init__(self, config: SiteConfig, terms: SessionTerms, queue: Queue, tally: Tally) -> None:
+    def __init__(self, config: SiteConfig, terms: SessionTerms, lasting: Lasting) -> None:
         self.config, self.terms = config, terms
         with ExitStack() as parts:
             self.session = open_session(terms)
             parts.callback(close_in_turn, self.session)
-            self.site = _start(config, self.session, terms, queue, tally)
+            self.site = _start(config, self.session, terms, lasting)
             parts.callback(self.site.close)
             self._parts = parts.pop_all()
 
@@ -72,7 +87,6 @@ class Daemon:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._config = load_config(file)
-        self._tally = Tally()  # counts stay when a reload opens a new session
 
     def run(self, ready: Ready) -> None:
         """Serve until SIGTERM or SIGINT; `ready` is called once the site takes part in the fabric."""
@@ -82,29 +96,36 @@ class Daemon:
             log.warning("%s; %s", warning, warning.hint)
         with open_queue(self._config, load_functions_of(self._file)) as queue:
             open_channels(self._config.channel, queue)
-            self._running = Running(self._config, session_terms(self._config), queue, self._tally)
-            name = self._running.site.name
-            try:
-                where = locators(self._running.session)
-                log.info("site %s is ready at %s", name, ", ".join(where) or "no endpoint")
-                ready(self._running.site, where)
-                notify(f"READY=1\nSTATUS=site {name}")
-                self._serve(noted, queue)
-            finally:
-                notify("STOPPING=1")
-                self._running.close()
-                log.info("site %s has stopped", name)
+            with closing(Audit(audit_folder(queue.path))) as audit:
+                self._lasting = Lasting(queue, Tally(), quotas_of(self._config), audit)
+                self._run(noted, ready)
 
-    def _serve(self, noted: int, queue: Queue) -> None:
-        while self._next_signal(noted, queue) == signal.SIGHUP:
+    def _run(self, noted: int, ready: Ready) -> None:
+        self._running = Running(self._config, session_terms(self._config), self._lasting)
+        name, audit = self._running.site.name, self._lasting.audit
+        try:
+            where = locators(self._running.session)
+            log.info("site %s is ready at %s", name, ", ".join(where) or "no endpoint")
+            audit.note_site("start", name, ", ".join(where))
+            ready(self._running.site, where)
+            notify(f"READY=1\nSTATUS=site {name}")
+            self._serve(noted)
+        finally:
+            notify("STOPPING=1")
+            self._running.close()
+            audit.note_site("stop", name)
+            log.info("site %s has stopped", name)
+
+    def _serve(self, noted: int) -> None:
+        while self._next_signal(noted) == signal.SIGHUP:
             notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-            self._reload(queue)
+            self._reload()
             notify("READY=1")
 
-    def _next_signal(self, noted: int, queue: Queue) -> int:
+    def _next_signal(self, noted: int) -> int:
         """Wait for a signal; meanwhile, requests become active at their start time."""
         while True:
-            config, now_ns = self._running.config, log_of(queue).now_ns()
+            config, now_ns = self._running.config, self._now_ns()
             active = requests_of(config, now_ns)
             if active != self._running.site.requests:
                 self._running.site.change_requests(active)
@@ -114,44 +135,50 @@ class Daemon:
             if select.select([noted], [], [], wait_s)[0]:
                 return os.read(noted, 1)[0]
 
-    def _reload(self, queue: Queue) -> None:
+    def _now_ns(self) -> int:
+        return log_of(self._lasting.queue).now_ns()
+
+    def _reload(self) -> None:
         """Put the new configuration into force, or keep the old one; an error only if neither works any more."""
+        before = self._running
         try:
             config = load_config(self._file)
             terms = session_terms(config)
+            open_channels(config.channel, self._lasting.queue)
         except _RECOVERABLE as error:
-            log.error("%s is not loaded: %s", self._file, error)
+            self._refuse(error)
             return
-        try:
-            open_channels(config.channel, queue)
-        except HeadraceError as error:
-            log.error("%s is not loaded: %s", self._file, error)
-            return
-        before = self._running
         if (config.site.queue, config.queue) != (before.config.site.queue, before.config.queue):
             log.error("a change of the queue needs a restart; the queue stays as it is")
         if config.functions != before.config.functions:
             log.error("a change of [functions] needs a restart; the functions stay as they are")
         try:
-            self._change(config, terms, queue)
+            self._change(config, terms)
             _begin_logs(config)
         except _RECOVERABLE as error:
-            log.error("%s is not loaded: %s", self._file, error)
+            self._refuse(error)
             self._running.close()
-            self._running = Running(before.config, before.terms, queue, self._tally)
+            self._running = Running(before.config, before.terms, self._lasting)
             return
         self._running.config = config
         log.info("%s is loaded", self._file)
+        changed = ", ".join(changes(before.config, config)) or "no table has changed"
+        self._lasting.audit.note_site("reload", str(self._file), changed)
 
-    def _change(self, config: SiteConfig, terms: SessionTerms, queue: Queue) -> None:
+    def _refuse(self, error: Exception) -> None:
+        log.error("%s is not loaded: %s", self._file, error)
+        self._lasting.audit.note_site("reload", str(self._file), str(error), outcome="refused")
+
+    def _change(self, config: SiteConfig, terms: SessionTerms) -> None:
         """Restart as little as the change needs: the requests, the clock, or the session and everything on it."""
         running = self._running
+        self._lasting.quotas.change(quotas_of(config))
         if terms != running.terms or config.site.beat_s != running.config.site.beat_s:
             running.close()
-            self._running = Running(config, terms, queue, self._tally)
+            self._running = Running(config, terms, self._lasting)
             return
         if config.request != running.config.request:
-            running.site.change_requests(requests_of(config, log_of(queue).now_ns()))
+            running.site.change_requests(requests_of(config, self._now_ns()))
         if config.clock != running.config.clock:
             running.site.change_clock(clock_terms(config))
 
@@ -167,11 +194,18 @@ def _note_signals() -> int:
     return noted
 
 
-def _start(config: SiteConfig, session: zenoh.Session, terms: SessionTerms, queue: Queue, tally: Tally) -> Site:
+def _start(config: SiteConfig, session: zenoh.Session, terms: SessionTerms, lasting: Lasting) -> Site:
+    queue = lasting.queue
     return Site(
         session, queue, requests_of(config, log_of(queue).now_ns()), beat_s=config.site.beat_s, rules=rules_of(config),
-        principal=principal_of(config), terms=terms, tally=tally, clock=clock_terms(config),
+        principal=principal_of(config), terms=terms, tally=lasting.tally, clock=clock_terms(config),
+        quotas=lasting.quotas, audit=lasting.audit,
     )  # fmt: skip
+
+
+def changes(before: SiteConfig, after: SiteConfig) -> list[str]:
+    """The tables of the file that have changed, as they are written there."""
+    return [LAYOUT.bracketed(name) for name in LAYOUT.tables if getattr(before, name) != getattr(after, name)]
 
 
 def _begin_logs(config: SiteConfig) -> None:

@@ -88,7 +88,22 @@ redundancy = "failover"                 # one of them at a time; "all": all at o
 # What they may not do, whatever [[allow]] says.
 #[[deny]]
 #who = "*"
-#receive = ["wx/internal/**"]           # and publish, station, manage
+#receive = ["wx/internal/**"]
+#publish = ["wx/warnings/**"]
+#station = []
+#manage = []
+
+# How much each of them may use here; a name that has no value of its own has that of everybody.
+#[[quota]]
+#who = "*"
+#sessions = 256                         # clients that are connected at a time
+#streams = 32                           # of this site, for the selections of other sites
+#stations = 64                          # that it has created
+#consumers = 512                        # and suppliers, attached at a time
+#calls_per_s = 5000                     # calls
+#bytes_per_s = "1GB"                    # of payloads that it puts
+#waiting_bytes = "256MiB"               # of payloads that it has put and that wait for room
+#selection_s = 0.5                      # seconds of processor time in a second, for its selections and reads
 
 # Certificates, for tls and quic endpoints. `headrace certs` creates them.
 #[tls]

@@ -51,7 +51,19 @@ def _size(value: Any, folder: Path) -> int:
     return check_size(bytes_of(value, "2GiB"))
 
 
+def _rate(value: Any, folder: Path) -> float:
+    rate = float(bytes_of(value, "1GB"))
+    if not rate:
+        raise OptionError(f"{value!r} is out of range", 'give a size above 0, such as "1GB"')
+    return rate
+
+
+def _rate_text(rate: float) -> str:
+    return exact_size(int(rate))
+
+
 SIZE = Kind("size", _size, exact_size)
+RATE = Kind("size", _rate, _rate_text)  # per second
 QUEUE_AGE = Kind("age", _queue_age, exact_age)
 
 

@@ -13,9 +13,11 @@ import msgspec
 import zenoh
 
 from headrace.errors import FabricError, QueueBusyError, QueueMovedError
+from headrace.link.audit import Audit
 from headrace.link.declarations import Declarations
 from headrace.link.keys import site_key
 from headrace.link.presence import sites_present
+from headrace.link.quotas import QuotaTable
 from headrace.link.rights import Rule
 from headrace.link.session import SessionTerms
 from headrace.log.locks import FileLockedError, locked
@@ -75,17 +77,20 @@ class Site:
     def __init__(
         self, session: zenoh.Session, queue: Queue, requests: list[Request], *, beat_s: float = INTERVAL_S,
         rules: Sequence[Rule] = (), principal: str | None = None, terms: SessionTerms | None = None,
-        tally: Tally | None = None, clock: ClockTerms | None = None,
+        tally: Tally | None = None, clock: ClockTerms | None = None, quotas: QuotaTable | None = None,
+        audit: Audit | None = None,
     ) -> None:  # fmt: skip
         """`rules` say what others may read from the log and do with the queue; the session has its own copy.
 
         `principal` is the name by which other sites know this one, for their rules. `terms` are those of the session:
         endpoints that it does not reach are problems of the site. `tally` has the counts of an earlier session.
-        `clock` says where its time comes from; without it, nobody keeps the clock.
+        `clock` says where its time comes from; without it, nobody keeps the clock. `quotas` are what each principal may
+        use, and may change while the site runs. `audit` notes who did what, and belongs to the caller.
         """
         self.name = queue.config.origin
         self._session, self._queue, self._principal, self._terms = session, queue, principal, terms
         self._tally, self._too_large, self._rules = tally or Tally(), TooLarge(), rules
+        self._quotas, self._audit = quotas or QuotaTable(), audit or Audit(None)
         self._keeper: Keeper | None = None
         with ExitStack() as parts:
             parts.enter_context(_only_site(queue.path))

@@ -5,17 +5,19 @@ one: a struct of config.py is a table of the file, and may be incomplete while e
 whereas a Request, a Rule or TlsTerms is valid by construction.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
 
 from headrace.errors import OptionError
 from headrace.link.credentials import TlsTerms, UserTerms
 from headrace.link.endpoint import UNIX, Endpoint, parse_endpoint
-from headrace.link.rights import Rule
+from headrace.link.quotas import Quotas, QuotaTable
+from headrace.link.rights import EVERYBODY, Rule
 from headrace.link.session import SessionTerms
 from headrace.queue import Queue
 from headrace.relay.receive.receiver import Request
 from headrace.selection.functions import Function
-from headrace.site.config import SiteConfig
+from headrace.site.config import Quota, SiteConfig
 from headrace.timing.clock.terms import ClockTerms
 
 _LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # all addresses of this machine, and one of them
@@ -85,6 +87,21 @@ def rules_of(config: SiteConfig) -> tuple[Rule, ...]:
         ),
     ]
     return (*rules, Rule((principal_of(config) or config.site.name,), ("**",))) if rules else ()
+
+
+def quotas_of(config: SiteConfig) -> QuotaTable:
+    """What each principal may use: for each key, its own [[quota]], or that of everybody, or the default."""
+    everybody = _with(Quotas(), [each for each in config.quota if EVERYBODY in each.who])
+    names = dict.fromkeys(name for each in config.quota for name in each.who if name != EVERYBODY)
+    named = {name: _with(everybody, [each for each in config.quota if name in each.who]) for name in names}
+    return QuotaTable(everybody, named)
+
+
+def _with(quotas: Quotas, tables: Iterable[Quota]) -> Quotas:
+    given = {
+        key.name: value for table in tables for key in fields(Quotas) if (value := getattr(table, key.name)) is not None
+    }
+    return replace(quotas, **given)
 
 
 def principal_of(config: SiteConfig) -> str | None:

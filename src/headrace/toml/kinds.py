@@ -22,6 +22,7 @@ from headrace.errors import OptionError
 from headrace.units import exact_age, exact_size, parse_age, parse_size
 
 NAME_MAX = 255
+_NUMBER_MAX = 1e15
 _BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")  # keys without quotes
 
 
@@ -139,6 +140,18 @@ def count(low: int, high: int) -> Kind:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise OptionError(f"{value!r} is out of range", f"give a whole number from {low} to {high:,}")
         return value
+
+    return Kind("number", read)
+
+
+def positive(example: str) -> Kind:
+    """A number above 0 that needs no unit."""
+
+    def read(value: Any, folder: Path) -> float:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 < value <= _NUMBER_MAX:
+            raise OptionError(f"{value!r} is out of range", f"give a number above 0, such as {example}")
+        return float(value)
 
     return Kind("number", read)
 
