@@ -85,6 +85,8 @@ is gone says so in its docstring.
 
 from typing import TYPE_CHECKING
 
+from headrace.text import shown_on_one_column
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -103,8 +105,7 @@ def excerpt_of(text: str, place: int) -> str:
     shown = text[begin : begin + _EXCERPT_WIDTH]
     left = "…" if begin else ""
     right = "…" if begin + _EXCERPT_WIDTH < len(text) else ""
-    visible = "".join(char if char.isprintable() else " " for char in shown)
-    return f"  {left}{visible}{right}\n  {' ' * (len(left) + place - begin)}^"
+    return f"  {left}{shown_on_one_column(shown)}{right}\n  {' ' * (len(left) + place - begin)}^"
 
 
 class HeadraceError(Exception):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from headrace.errors import HeadraceError
+from headrace.text import visible
 from headrace.units import format_count
 
 CELL_MAX = 120  # characters shown of a value
@@ -25,11 +26,7 @@ def cell(value: object) -> str:
     """A value as text for HTML: short, visible and escaped."""
     text = str(value)
     shown = text if len(text) <= CELL_MAX else text[: CELL_MAX - 1] + "…"
-    if not shown.isprintable():
-        shown = "".join(
-            c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in shown
-        )
-    return html.escape(shown)
+    return html.escape(visible(shown))
 
 
 def payload_text(payload: memoryview) -> str:

@@ -57,6 +57,7 @@ class Hostile:
     def __init__(self, session: zenoh.Session, name: str, folder: Path) -> None:
         self.session, self.name, self._folder = session, name, folder
         self.queue, self.stream = os.urandom(16), "own"
+        self.refusal = b"not now"  # the error for queries that it has no answer to
         self.origins: tuple[str, ...] = (name,)
         self.asked: list[Any] = []  # all queries, in order
         self._held: list[tuple[int, bytes]] = []  # sequence and record
@@ -131,7 +132,7 @@ class Hostile:
             self.asked.append(asked)
             answer = self.answers.get(type(asked))
             if answer is None:
-                query.reply_err(b"not now")
+                query.reply_err(self.refusal)
                 return
             reply, key = answer(asked), query.key_expr
             if isinstance(reply, bytes):

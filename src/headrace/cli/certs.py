@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.failure import NEGATIVE, OK, visible
+from headrace.cli.failure import NEGATIVE, OK
 from headrace.cli.group import Group
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json, show_fields
 from headrace.errors import FabricError, OptionError
 from headrace.link.credentials import SITE_DAYS
+from headrace.text import visible
 
 if TYPE_CHECKING:
     from headrace.link.certificates import Certificate

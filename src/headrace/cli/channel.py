@@ -17,6 +17,7 @@ from headrace.cli.options import completes, json_option, open_queue, queue_argum
 from headrace.cli.output import echo_json, show_fields, show_table
 from headrace.queue import AnyChannel, Queue
 from headrace.queue.request_files import has_site
+from headrace.text import visible
 from headrace.units import format_count
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -221,7 +222,7 @@ def delete(queue_path: str, name: str, force: bool, as_json: bool) -> None:
     if as_json:
         echo_json({"name": name, "deleted": True})
     else:
-        click.echo(f"deleted {name}")
+        click.echo(visible(f"deleted {name}"))
 
 
 @channel.command(short_help="Check options without a channel.")
@@ -245,8 +246,8 @@ def validate(as_json: bool, **options: str | None) -> int:
         click.echo("the options are valid")
     else:
         for conflict in conflicts:
-            click.echo(f"{', '.join(conflict.options)}: {conflict.problem}")
-            click.echo(f"  try: {conflict.remedy}")
+            click.echo(visible(f"{', '.join(conflict.options)}: {conflict.problem}"))
+            click.echo(f"  try: {visible(conflict.remedy)}")
         click.echo(format_count(len(conflicts), "conflict"), err=True)
     if any(conflict.of_values for conflict in conflicts):
         return USAGE
@@ -263,7 +264,7 @@ def _show(shown: AnyChannel, as_json: bool, text: str) -> None:
                    "slicing": definition.slicing, "compression": definition.compression})  # fmt: skip
     else:
         terms = ", ".join(f"{option} {value}" for option, value in _terms(definition).items() if value != "open")
-        click.echo(f"{text}: {terms or 'no terms of its own'}")
+        click.echo(visible(f"{text}: {terms or 'no terms of its own'}"))
 
 
 def _terms(definition: Definition) -> dict[str, str]:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.failure import NEGATIVE, OK, notice, show_warnings, visible
+from headrace.cli.failure import NEGATIVE, OK, notice, show_warnings
 from headrace.cli.group import Command, QueueArgument
 from headrace.cli.options import AGE, json_option
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.place import Place, find_place
 from headrace.errors import FabricError, OptionError
+from headrace.text import visible
 from headrace.units import format_latency
 
 if TYPE_CHECKING:

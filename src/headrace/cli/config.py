@@ -2,10 +2,11 @@
 
 import click
 
-from headrace.cli.failure import notice, show_problems, visible
+from headrace.cli.failure import notice, show_problems
 from headrace.cli.group import Group
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json
+from headrace.text import visible
 
 
 @click.group(cls=Group)

@@ -10,13 +10,13 @@ import click
 import msgspec
 
 from headrace.cli.contexts import CONTEXTS_MAX, changed_contexts, check_name, get_context
-from headrace.cli.failure import visible
 from headrace.cli.group import Group
 from headrace.cli.options import completes, json_option
 from headrace.cli.output import echo_json, show_fields, show_table
 from headrace.errors import OptionError
 from headrace.link.address import is_remote, parse_address
 from headrace.link.contexts import NAME, Context, Contexts, contexts_path, read_contexts
+from headrace.text import visible
 from headrace.units import format_count
 
 _FIELDS = {

@@ -26,6 +26,7 @@ import click
 import msgspec
 
 from headrace.errors import HeadraceError, InvalidError, OracleError, SelectionError
+from headrace.text import harmless, visible, visible_lines
 from headrace.units import format_count
 
 if TYPE_CHECKING:
@@ -108,9 +109,20 @@ def show_failure(failure: Failure, as_json: bool) -> None:
         return
     click.echo(f"headrace: {visible(failure.problem)}", err=True)
     if isinstance(failure.excerpt, str):
-        click.echo(failure.excerpt, err=True)  # has no control characters
+        _echo_excerpt(failure.excerpt, err=True)
     if failure.hint:
         click.echo(f"  try: {visible(failure.hint)}", err=True)
+
+
+def _echo_excerpt(excerpt: str, err: bool = False) -> None:
+    """A text and a caret below it; another site may have written both."""
+    for line in visible_lines(excerpt, 2):
+        click.echo(line, err=err)
+
+
+def json_line(value: Any) -> str:
+    """A value as JSON on one line, in which no character acts or hides."""
+    return harmless(msgspec.json.encode(value).decode())
 
 
 def _json_of(values: dict[str, Any]) -> str:
@@ -119,7 +131,7 @@ def _json_of(values: dict[str, Any]) -> str:
         key: value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
         for key, value in values.items()
     }
-    return msgspec.json.encode(encodable).decode()
+    return json_line(encodable)
 
 
 def notice(text: str, as_json: bool, **values: Any) -> None:
@@ -197,12 +209,12 @@ def show_problems(path: str, problems: "Sequence[Problem]", warnings: int, as_js
     """
     if as_json:
         told = {"path": path, "ok": not problems, "warnings": warnings, "problems": problems}
-        click.echo(msgspec.json.encode(told).decode())
+        click.echo(json_line(told))
         return USAGE if problems else OK
     for problem in problems:
         click.echo(visible(str(problem)))
         if problem.excerpt:
-            click.echo(problem.excerpt)  # has no control characters
+            _echo_excerpt(problem.excerpt)
         if problem.hint:
             click.echo(f"  try: {visible(problem.hint)}")
     if not problems:
@@ -219,13 +231,6 @@ def confirm(question: str) -> bool:
     except click.Abort:
         click.echo(err=True)
         return False
-
-
-def visible(text: str) -> str:
-    """Escape control characters, so that a name from another site cannot send commands to the terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
 
 
 def discard_stdout() -> None:

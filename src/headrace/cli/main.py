@@ -9,7 +9,6 @@ A command returns its exit code, or None for 0. Every exception it raises ends h
 
 import gc
 import importlib
-import io
 import math
 import os
 import signal
@@ -26,12 +25,14 @@ from headrace import extras
 from headrace.cli import failure
 from headrace.cli.group import Group
 from headrace.errors import HeadraceError
+from headrace.text import visible_lines
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 _SERVICES = ("serve", "run")
 _COMPLETE = "_HEADRACE_COMPLETE"  # the shell sets it to complete a line
+_TRACE_LINES_MAX = 200
 _TWICE_S = 0.1  # between two signals that are one request
 
 
@@ -193,7 +194,8 @@ def _show(shown: failure.Failure, error: Exception, as_json: bool, words: list[s
     if _COMPLETE in os.environ:
         return shown.exit
     if shown.exit == failure.INTERNAL and {"--verbose", *_SERVICES} & set(words):
-        traceback.print_exception(error)
+        for line in visible_lines("".join(traceback.format_exception(error)), _TRACE_LINES_MAX):
+            click.echo(line, err=True)
     failure.show_failure(shown, as_json)
     return shown.exit
 
@@ -201,9 +203,9 @@ def _show(shown: failure.Failure, error: Exception, as_json: bool, words: list[s
 def main() -> NoReturn:
     """The program `headrace`."""
     signal.signal(signal.SIGTERM, _Termination())
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    from headrace.cli.harmless_output import make_output_harmless
+
+    make_output_harmless()
     headrace.main(prog_name=os.path.basename(sys.argv[0]))
 
 

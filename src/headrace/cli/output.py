@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
-from headrace.cli.failure import visible
+from headrace.cli.failure import json_line
+from headrace.text import visible
 from headrace.units import format_latency, format_size, format_time
 
 if TYPE_CHECKING:
@@ -59,10 +59,6 @@ def _part_values(part: "Fragment") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def json_line(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
 def echo_json(value: Any) -> None:
     click.echo(json_line(value))
 
@@ -73,7 +69,7 @@ def product_text(product: "Product", age_s: float, time_ns: int | None = None) -
     time = format_time(product.inserted_ns if time_ns is None else time_ns)
     return (
         f"{product.sequence:>8}  {time}  {format_size(product.size):>9}  "
-        f"{format_latency(age_s):>8}  {product.feed}  {visible(product.ident)}"
+        f"{format_latency(age_s):>8}  {visible(product.feed)}  {visible(product.ident)}"
         f"{'  (replay)' if product.is_replay else ''}{'' if part is None else f'  ({part})'}"
     )
 

@@ -22,6 +22,7 @@ from headrace.cli.output import echo_json, show_table
 from headrace.cli.pipeline_compact import compact
 from headrace.cli.trials import show_sql_trial, show_trials
 from headrace.errors import OptionError, PipelineError
+from headrace.text import visible
 from headrace.units import format_count, format_latency, format_size
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _show_changes(status: "RuleStatus", shown: list[str]) -> list[str]:
     lines = [state_line(status), *([failure_line(status)] if status.failure else [])]
     for line in lines:
         if line not in shown:
-            click.echo(line, err=True)
+            click.echo(visible(line), err=True)
     return lines
 
 
@@ -189,11 +190,11 @@ def show_rules(rules: "list[RuleStatus]") -> None:
     show_table("rules", _HEADER, rows, right=range(2, len(_HEADER)))
     for rule in rules:
         for line in cause_lines(rule):
-            click.echo(line)
+            click.echo(visible(line))
         if rule.removed:
             click.echo(f"rule {rule.rule}: {format_count(rule.removed, 'row')} removed from tables after keep")
         if rule.failure:
-            click.echo(failure_line(rule), err=True)
+            click.echo(visible(failure_line(rule)), err=True)
 
 
 def cause_lines(rule: "RuleStatus") -> list[str]:
@@ -326,7 +327,7 @@ def import_rules(file: Path, queue: str, feeds: tuple[str, ...], as_json: bool) 
     else:
         click.echo(made.toml, nl=False)
         for remark in made.remarks:
-            click.echo(str(remark), err=True)
+            click.echo(visible(str(remark)), err=True)
         discards = f" ({made.discards:,} of them only to discard)" if made.discards else ""
         click.echo(f"{format_count(made.rules, 'rule')}{discards}, {len(made.untranslated):,} not translated", err=True)
     return NEGATIVE if made.untranslated else OK

@@ -9,6 +9,7 @@ from headrace.cli.failure import NEGATIVE, OK
 from headrace.cli.group import Command
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json, show_table
+from headrace.text import visible
 
 if TYPE_CHECKING:
     from headrace.pipeline.run.tables import TableReport
@@ -38,7 +39,7 @@ def compact(file: Path, rules: tuple[str, ...], as_json: bool) -> int:
 
     def show(table: str) -> None:
         if not as_json:
-            click.echo(f"compacting {table}", err=True)
+            click.echo(visible(f"compacting {table}"), err=True)
 
     reports = list(compact_tables(load_rules(file), rules, show))
     ok = not any(report.failure for report in reports)
@@ -57,4 +58,4 @@ def _show(reports: "list[TableReport]") -> None:
     show_table("tables", _HEADER, rows, right=range(2, len(_HEADER)))
     for each in reports:
         if each.failure:
-            click.echo(each.failure, err=True)
+            click.echo(visible(each.failure), err=True)

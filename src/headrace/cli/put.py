@@ -26,6 +26,7 @@ from headrace.log.append import in_halves
 from headrace.product.product import PRIORITY_DEFAULT, PRIORITY_MAX, SLICE_MAX
 from headrace.product.properties import PropertyValue, encode_properties
 from headrace.queue import AnyQueue, Duplicate
+from headrace.text import visible
 from headrace.units import format_count, format_size
 
 MANY_FILES = 20  # more files are summed up, with a progress bar
@@ -272,7 +273,7 @@ class PutReport:
             echo_json(PutResult(sequence, self._feed, ident, size, duplicate))
         elif self._one_by_one:
             known = f"duplicate of {sequence}" if duplicate else str(sequence)
-            click.echo(f"{known:>8}  {self._feed}  {format_size(size)}  {failure.visible(ident)}")
+            click.echo(f"{known:>8}  {visible(self._feed)}  {format_size(size)}  {visible(ident)}")
 
     @property
     def has_any(self) -> bool:

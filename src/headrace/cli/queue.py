@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.failure import NEGATIVE, OK, confirm, visible
+from headrace.cli.failure import NEGATIVE, OK, confirm
 from headrace.cli.group import Group, QueueArgument
 from headrace.cli.options import (
     AGE,
@@ -31,6 +31,7 @@ from headrace.log.directory import check_path
 from headrace.log.statistics import Statistics
 from headrace.queue import Queue
 from headrace.queue.request_files import has_site
+from headrace.text import visible
 from headrace.units import format_age, format_count, format_latency, format_size
 
 BUSIEST = 20

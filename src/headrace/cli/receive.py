@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli import failure
-from headrace.cli.failure import visible
 from headrace.cli.group import Command
 from headrace.cli.options import AGE, FEED, SIZE, completes, json_option, open_queue
 from headrace.cli.output import ProgressBar, echo_json, transfer_bar
 from headrace.cli.place import DEFAULT, has_default
 from headrace.cli.send import FILES_FEED, Said
 from headrace.errors import OptionError
+from headrace.text import visible
 from headrace.units import format_count, format_size
 
 if TYPE_CHECKING:

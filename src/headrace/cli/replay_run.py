@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from headrace.cli.failure import NEGATIVE, OK, notice, visible
+from headrace.cli.failure import NEGATIVE, OK, notice
 from headrace.cli.options import open_queue
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.replay import Window, identity_of, opened
@@ -20,6 +20,7 @@ from headrace.cli.replay_keys import keys
 from headrace.cli.replay_show import shown
 from headrace.cli.stream import GapReports, PatientPuts
 from headrace.errors import OptionError
+from headrace.text import visible
 from headrace.timing.replay.marks import ONTO, MarkedBatch, Marks, Stored, new_run
 from headrace.timing.replay.run import (
     Run,

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.failure import NEGATIVE, OK, visible, warn
+from headrace.cli.failure import NEGATIVE, OK, warn
 from headrace.cli.group import Group
 from headrace.cli.options import FEED, json_option, open_queue
 from headrace.cli.output import echo_json, show_table
@@ -15,6 +15,7 @@ from headrace.cli.samples import Sample, samples_of
 from headrace.product.ldm_feedtypes import ldm_warning
 from headrace.selection import Selection
 from headrace.selection.where.expression import FIELDS, PROPERTIES
+from headrace.text import visible
 from headrace.toml.kinds import toml_lines
 from headrace.units import format_count
 

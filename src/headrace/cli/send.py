@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli import failure
-from headrace.cli.failure import visible
 from headrace.cli.group import Command, QueueArgument
 from headrace.cli.options import AGE, FEED, completes, json_option, open_queue
 from headrace.cli.output import ProgressBar, echo_json, transfer_bar
+from headrace.text import visible
 from headrace.units import format_count, format_size
 
 if TYPE_CHECKING:

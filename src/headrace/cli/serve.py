@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.failure import NEGATIVE, OK, visible
+from headrace.cli.failure import NEGATIVE, OK
 from headrace.cli.group import Command
 from headrace.cli.options import FEED, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json
+from headrace.text import visible
 
 if TYPE_CHECKING:
     from headrace.site.site import Site
@@ -42,7 +43,7 @@ def serve(file: Path, as_json: bool) -> None:
         if as_json:
             echo_json({"site": site.name, "endpoints": endpoints})
         elif not is_logged_to(sys.stdout):  # the log says it, too
-            click.echo(f"site {site.name} is ready at {', '.join(endpoints) or 'no endpoint'}")
+            click.echo(visible(f"site {site.name} is ready at {', '.join(endpoints) or 'no endpoint'}"))
 
     Daemon(file).run(ready)
 

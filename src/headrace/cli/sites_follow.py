@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from headrace.cli.failure import visible
+from headrace.cli.failure import json_line
 from headrace.cli.options import CONNECT_S_MAX
-from headrace.cli.output import json_line
 from headrace.cli.stream import stop_when_unread
+from headrace.text import visible
 from headrace.units import format_time
 
 if TYPE_CHECKING:
@@ -68,5 +68,5 @@ def event_text(event: "MemberEvent") -> str:
         who += f"{by} at {member.site}"
     more = len(member.feeds) - _FEEDS_SHOWN
     feeds = ", ".join(member.feeds[:_FEEDS_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    line = f"{format_time(event.time_ns)}  {event.kind:<7}  {visible(who)}  ({event.reason})"
+    line = f"{format_time(event.time_ns)}  {visible(event.kind):<7}  {visible(who)}  ({visible(event.reason)})"
     return f"{line}  {visible(feeds)}" if feeds and event.kind != "left" else line

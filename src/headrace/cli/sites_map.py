@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import click
 
-from headrace.cli.failure import visible
 from headrace.cli.output import show_table
 from headrace.product.cause import by_cause
 from headrace.relay.flows import FlowStatistics
 from headrace.relay.messages.description import Description, FeedStatus
 from headrace.site.map import Link, Map, Node
 from headrace.site.problems import Found
+from headrace.text import visible
 from headrace.units import format_age, format_count, format_latency, format_size
 
 _FLOWS = 10  # shown of each site, unless --flows is given

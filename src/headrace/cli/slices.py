@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.failure import NEGATIVE, OK, confirm, visible, warn
+from headrace.cli.failure import NEGATIVE, OK, confirm, warn
 from headrace.cli.group import Group
 from headrace.cli.options import AGE, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, show_table
@@ -23,6 +23,7 @@ from headrace.cli.slices_plot import plot
 from headrace.cli.slices_run import balance, run
 from headrace.cli.slices_status import status
 from headrace.errors import OptionError, ShareError
+from headrace.text import visible
 from headrace.units import format_age, format_count, format_latency
 
 if TYPE_CHECKING:

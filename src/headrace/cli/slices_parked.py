@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.failure import NEGATIVE, OK, notice, visible
+from headrace.cli.failure import NEGATIVE, OK, notice
 from headrace.cli.group import Command
 from headrace.cli.options import FEED, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.slices_group import group_options, name_of, open_group
 from headrace.cli.slices_objects import load_here
 from headrace.errors import HeadraceError, OptionError, ShareError
+from headrace.text import visible
 from headrace.units import format_count, format_time
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.failure import visible
 from headrace.cli.group import Command
 from headrace.cli.options import AGE, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json
 from headrace.cli.slices_group import group_options, name_of, open_group
 from headrace.errors import OptionError, ShareError
 from headrace.extras import require
+from headrace.text import visible
 from headrace.units import format_count
 
 _FORMATS = (".png", ".svg", ".pdf")

@@ -11,15 +11,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import msgspec
 
-from headrace.cli.failure import NEGATIVE, OK, notice, show_warnings, visible, warn
+from headrace.cli.failure import NEGATIVE, OK, json_line, notice, show_warnings, warn
 from headrace.cli.group import Command
 from headrace.cli.options import AGE, FEED, POSITION, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json
 from headrace.cli.slices_idle import UNDONE_MAX, Idle, count_undone
 from headrace.cli.slices_objects import load_here, load_sink
 from headrace.errors import HeadraceError, OptionError
+from headrace.text import visible
 from headrace.units import format_age, format_count
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ def _follow(balancer: "Balancer", show: Line, as_json: bool) -> None:
         if now.is_leader is not led and now.steps:
             led = now.is_leader
             text = f"{now.name} {f'leads, term {now.term}' if led else 'stands by'}"
-            click.echo(msgspec.json.encode(now).decode() if as_json else text)
+            click.echo(json_line(now) if as_json else visible(text))
             sys.stdout.flush()
         if now.errors > errors:
             errors = now.errors

@@ -10,7 +10,7 @@ import click
 import msgspec
 import numpy as np
 
-from headrace.cli.failure import visible, warn
+from headrace.cli.failure import warn
 from headrace.cli.group import Command
 from headrace.cli.options import AGE, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, is_terminal, show_table
@@ -18,6 +18,7 @@ from headrace.cli.slices_group import group_options, open_group
 from headrace.errors import HeadraceError, OptionError, SiteUnreachableError
 from headrace.selection.values import slices_text
 from headrace.share.interface import ELSEWHERE, NOBODY
+from headrace.text import visible
 from headrace.units import format_age, format_count, format_latency, format_size
 
 if TYPE_CHECKING:

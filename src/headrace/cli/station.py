@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.failure import NEGATIVE, OK, confirm, notice, visible
+from headrace.cli.failure import NEGATIVE, OK, confirm, notice
 from headrace.cli.group import Group
 from headrace.cli.options import POSITION, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, show_table
@@ -19,6 +19,7 @@ from headrace.cli.station_take import take
 from headrace.cli.station_terms import for_channel, given_terms, selection_text, term_options
 from headrace.queue import AnyQueue, AnyStation
 from headrace.station import Parked, StationStatistics
+from headrace.text import visible
 from headrace.units import format_count, format_size
 
 _SEQUENCE = click.IntRange(0, (1 << 63) - 1)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import click
 import msgspec
 
-from headrace.cli.failure import NEGATIVE, OK, visible
+from headrace.cli.failure import NEGATIVE, OK
 from headrace.cli.group import Command
 from headrace.cli.options import AGE, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, show_fields, show_table
@@ -19,6 +19,7 @@ from headrace.product.cause import Cause, by_cause
 from headrace.queue import AnyStation, Queue
 from headrace.queue.request_lags import RequestLag, read_lags
 from headrace.station import ConsumerStatistics, Lag, StationStatistics
+from headrace.text import visible
 from headrace.units import format_age, format_count, format_latency, format_time
 
 _COUNTS = ("waiting", "leased", "parked", "behind", "consumers")

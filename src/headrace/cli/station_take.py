@@ -24,17 +24,18 @@ from dataclasses import dataclass, field
 import click
 
 from headrace.cli.cat import Write, writer
-from headrace.cli.failure import NEGATIVE, OK, notice, tell, visible
+from headrace.cli.failure import NEGATIVE, OK, json_line, notice, tell
 from headrace.cli.group import Command
 from headrace.cli.options import AGE, completes, json_option, open_queue, queue_argument
 from headrace.cli.ordering import ordered, ordering_options
-from headrace.cli.output import echo_json, json_line, product_values
+from headrace.cli.output import echo_json, product_values
 from headrace.cli.station_chain import existing_station
 from headrace.cli.stream import DeferredSignals, stop_when_unread
 from headrace.errors import OptionError, ProductDamagedError
 from headrace.product import Batch, Product
 from headrace.product.options import Fragment
 from headrace.queue import AnyConsumer
+from headrace.text import visible
 from headrace.units import format_age, format_time
 
 _BATCH_PRODUCTS = 100

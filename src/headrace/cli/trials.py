@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.failure import visible
+from headrace.text import visible
 from headrace.units import format_count, format_size
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from headrace.cli.output import echo_json, show_table
 from headrace.cli.stream import GapReports, read_range
 from headrace.errors import OracleError
 from headrace.testing import Oracle, Verdict
+from headrace.text import visible
 from headrace.units import format_count
 
 VERDICT_HEADER = ("consumer", "sent", "received", "lost", "duplicated", "out of order", "unknown", "altered")
@@ -55,7 +56,7 @@ def verify(queue_path: str, oracle_path: str, select: str | None, ident: str | N
         echo_json(verdict_values(verdict))
     else:
         show_table("verdict", VERDICT_HEADER, [verdict_row(queue_path, verdict)], VERDICT_RIGHT)
-        click.echo("all products arrived once, in order and unaltered" if verdict.ok else str(verdict))
+        click.echo("all products arrived once, in order and unaltered" if verdict.ok else visible(str(verdict)))
         if verdict.unknown:
             click.echo(f"unknown: {oracle_path} does not have them; another program has put them, or another run")
         if verdict.earlier:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.failure import NEGATIVE, OK
+from headrace.cli.failure import NEGATIVE, OK, json_line
 from headrace.cli.group import Command
 from headrace.cli.options import AGE, POSITION, json_option, open_queue, queue_argument, selection_of, selection_options
 from headrace.cli.ordering import ordered, ordering_options
-from headrace.cli.output import PAYLOAD_BYTES_MAX, json_line, payload_lines, product_text, product_values
+from headrace.cli.output import PAYLOAD_BYTES_MAX, payload_lines, product_text, product_values
 from headrace.cli.stream import GapReports, follow, stop_when_unread
 from headrace.product.joined import JoinedBatch
 

@@ -25,6 +25,7 @@ from headrace.log.records import Names
 from headrace.payload.compression.link import ENCODING, asking, unfolded
 from headrace.relay.messages.page import PAGE_BYTES_MAX, Page, decode, decode_head
 from headrace.relay.messages.query import Query, Read, Resolve, ResolveReply, Unreachable, decode_reply, encode
+from headrace.text import visible
 
 ROUND_TRIPS = 3
 _REPLY_S = 5.0
@@ -38,6 +39,8 @@ _LEAST_BYTES = 16 << 10
 _MOST_BYTES = _PAGES * _PAGE_BYTES
 _AIM_S = 0.5
 _TIMEOUT_S, _TIMEOUT_S_MAX = 10.0, 600.0  # of a whole reply; one product may be large, and its link slow
+
+_REASON_BYTES_MAX = 1000  # of an error that another site wrote
 
 _Pending = tuple[Read, Iterator[tuple[bytes, bytes]]]  # a query, and its replies as they come
 
@@ -112,7 +115,7 @@ class SiteClient:
     def _contents(self, replies: Iterable[zenoh.Reply]) -> Iterator[tuple[bytes, bytes]]:
         for reply in replies:
             if reply.ok is None:
-                raise Unreachable(reply.err.payload.to_bytes().decode(errors="replace") if reply.err else "no reply")
+                raise Unreachable(_reason(reply.err) if reply.err else "no reply")
             attachment, sent = reply.ok.attachment, reply.ok.payload.to_bytes()
             payload = sent
             if str(reply.ok.encoding) == ENCODING:
@@ -145,6 +148,10 @@ class _Pace:
         """No whole reply came in time."""
         self.timeout_s = min(_TIMEOUT_S_MAX, 2 * self.timeout_s)
         self._bytes = max(_LEAST_BYTES, self._bytes // 8)
+
+
+def _reason(error: zenoh.ReplyError) -> str:
+    return visible(error.payload.to_bytes()[:_REASON_BYTES_MAX].decode(errors="replace"))
 
 
 def round_trips(

@@ -34,7 +34,7 @@ from headrace.relay.receive.counts import Tally
 from headrace.site.channel_terms import open_channels
 from headrace.site.config import LAYOUT, SiteConfig
 from headrace.site.loading import check_warnings, load_config, load_functions_of
-from headrace.site.logs import begin_logs
+from headrace.site.logs import begin_logs, log_stray_errors
 from headrace.site.site import Site
 from headrace.site.terms import (
     clock_terms,
@@ -92,6 +92,7 @@ class Daemon:
         """Serve until SIGTERM or SIGINT; `ready` is called once the site takes part in the fabric."""
         noted = _note_signals()
         _begin_logs(self._config)
+        log_stray_errors()
         for warning in check_warnings(self._file):
             log.warning("%s; %s", warning, warning.hint)
         with open_queue(self._config, load_functions_of(self._file)) as queue:

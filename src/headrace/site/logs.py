@@ -1,8 +1,9 @@
-"""Logs: where a site writes its messages, and how many of one kind.
+"""Logs: where a site writes its messages, and in what form.
 
-Messages are of one kind if their text before formatting is the same. Of each kind, at most `per_second` are written in
-a second; the next one says how many were left out. So a flood of one message never hides the others. If there is no
-next one, a line says so within a minute, and at the end of the process.
+A message is one line, whatever is in it: text from other sites and from payloads is made visible (headrace.text), and
+bounded. The lines of a traceback follow, indented, so that none of them can be taken for a message. Each source writes
+a few messages per second (log_limit.py). Errors that no code expected, in any thread, are messages as well: the
+interpreter alone would write them to standard error as they are, as often as they come.
 """
 
 import atexit
@@ -13,64 +14,64 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 from typing import IO
 
+from headrace.site.log_limit import RateLimit, raised_at
+from headrace.text import visible, visible_lines
+from headrace.units import format_count
+
 _SUMMARY_S = 60.0
-_IS_SUMMARY = "is_summary"
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_MESSAGE_MAX = 2000  # characters
+_TRACE_LINES_MAX = 60
+_TRACE_LINE_MAX = 300  # characters
+
+log = logging.getLogger("headrace.site")
 
 
-_Kind = tuple[str, str]  # the logger, and the text before formatting
+class VisibleFormatter(logging.Formatter):
+    """One line for each message, and indented ones for its traceback."""
+
+    def __init__(self) -> None:
+        super().__init__(_FORMAT, "%Y-%m-%dT%H:%M:%SZ")
+        self.converter = time.gmtime
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.message, record.asctime = record.getMessage(), self.formatTime(record, self.datefmt)
+        lines = [visible(self.formatMessage(record), _MESSAGE_MAX)]
+        traces = [self.formatException(record.exc_info)] if record.exc_info else []
+        for trace in (*traces, *filter(None, [record.stack_info])):
+            lines += [f"    {line}" for line in visible_lines(trace, _TRACE_LINES_MAX, _TRACE_LINE_MAX)]
+        return "\n".join(lines)
 
 
-class RateLimit(logging.Filter):
-    """Passes a few messages of each kind per second."""
+class _Unwritten(logging.Handler):
+    """Counts what cannot be written, such as to a full disk, instead of writing tracebacks to standard error."""
 
-    def __init__(self, per_second: float) -> None:
-        super().__init__()
-        self._per_second = per_second
-        self._kinds: dict[_Kind, tuple[float, float]] = {}  # allowance, when
-        self._left_out: dict[_Kind, tuple[int, logging.LogRecord]] = {}  # how many since the last that passed; the last
-        self._lock = threading.Lock()
+    unwritten = 0
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        if getattr(record, _IS_SUMMARY, False):
-            return True
-        kind, now = (record.name, str(record.msg)), time.monotonic()
-        burst = max(1.0, self._per_second)
-        with self._lock:
-            allowance, then = self._kinds.get(kind, (burst, now))
-            allowance = min(burst, allowance + (now - then) * self._per_second)
-            passes = allowance >= 1
-            self._kinds[kind] = (allowance - 1 if passes else allowance, now)
-            left_out, _ = self._left_out.pop(kind, (0, record))
-            if not passes:
-                self._left_out[kind] = (left_out + 1, record)
-        if passes and left_out:
-            record.msg = f"{record.msg} ({left_out} more like this were left out)"
-        return passes
-
-    def summaries(self) -> list[logging.LogRecord]:
-        """One line for each kind of which messages were left out and none has passed since. They pass this filter."""
-        with self._lock:
-            left_out, self._left_out = self._left_out, {}
-        return [_summary(count, last) for count, last in left_out.values()]
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is that of the library
+        self.unwritten += 1
 
 
-def _summary(count: int, last: logging.LogRecord) -> logging.LogRecord:
-    values = {
-        "name": last.name, "levelno": last.levelno, "levelname": last.levelname, _IS_SUMMARY: True,
-        "msg": "%d more of these in the last minute; the last one: %s", "args": (count, last.getMessage()),
-    }  # fmt: skip
-    return logging.makeLogRecord(values)
+class _ToFile(_Unwritten, logging.FileHandler):
+    pass
 
 
-def _summarise(handler: logging.Handler, limit: RateLimit) -> None:
+class _ToStream(_Unwritten, logging.StreamHandler[IO[str]]):
+    pass
+
+
+def _summarise(handler: _Unwritten, limit: RateLimit) -> None:
     for summary in limit.summaries():
         handler.handle(summary)
+    unwritten, handler.unwritten = handler.unwritten, 0
+    if unwritten:
+        log.error("%s could not be written", format_count(unwritten, "message"))
 
 
-def _summarise_regularly(handler: logging.Handler, limit: RateLimit) -> None:
+def _summarise_regularly(handler: _Unwritten, limit: RateLimit) -> None:
     """Until the configuration has been reloaded, and another handler is used."""
     while handler in logging.getLogger("headrace").handlers:
         time.sleep(_SUMMARY_S)
@@ -89,17 +90,15 @@ def is_logged_to(stream: IO[str]) -> bool:
 
 def begin_logs(level: str, file: Path | None, per_second: float) -> logging.Handler:
     """Write the logs of Headrace to `file`, or to standard error."""
-    handler: logging.Handler = logging.FileHandler(file) if file else logging.StreamHandler(sys.stderr)
-    formatter = logging.Formatter(_FORMAT, "%Y-%m-%dT%H:%M:%SZ")
-    formatter.converter = time.gmtime
-    handler.setFormatter(formatter)
+    handler = _ToFile(file, encoding="utf-8", errors="backslashreplace") if file else _ToStream(sys.stderr)
+    handler.setFormatter(VisibleFormatter())
     limit = RateLimit(per_second)
     handler.addFilter(limit)
     root = logging.getLogger("headrace")
     before, root.handlers = root.handlers, [handler]
     for old in before:  # of the configuration before a reload
         for each in old.filters:
-            if isinstance(each, RateLimit):
+            if isinstance(each, RateLimit) and isinstance(old, _Unwritten):
                 _summarise(old, each)
         old.close()
     atexit.register(_summarise, handler, limit)
@@ -107,3 +106,39 @@ def begin_logs(level: str, file: Path | None, per_second: float) -> logging.Hand
     root.setLevel(level.upper())
     root.propagate = False
     return handler
+
+
+# --- errors that no code expected -----------------------------------------------------------------
+
+
+def log_stray_errors() -> None:
+    """From now on, errors that end a thread or come out of a callback are messages of the log, as warnings are.
+
+    Zenoh logs the errors of callbacks by itself, to a logger of its own.
+    """
+    sys.excepthook = _end_with
+    threading.excepthook = _thread_ended
+    sys.unraisablehook = _unraisable
+    logging.captureWarnings(True)
+    for name in ("zenoh", "py.warnings"):
+        logging.getLogger(name).parent = logging.getLogger("headrace")
+
+
+def _end_with(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if isinstance(error, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+        return
+    log.error("%s: unexpected error", raised_at(error), exc_info=(kind, error, trace))
+
+
+def _thread_ended(told: threading.ExceptHookArgs) -> None:
+    if told.exc_value is not None:
+        name = told.thread.name if told.thread else "unknown"
+        trace = (told.exc_type, told.exc_value, told.exc_traceback)
+        log.error("%s: unexpected error; thread %s has ended", raised_at(told.exc_value), name, exc_info=trace)
+
+
+def _unraisable(told: "sys.UnraisableHookArgs") -> None:
+    if told.exc_value is not None:
+        trace = (told.exc_type, told.exc_value, told.exc_traceback)
+        log.error("%s: unexpected error, ignored", raised_at(told.exc_value), exc_info=trace)

@@ -12,8 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.failure import visible
 from headrace.cli.top.frame import ConsumerRow, Frame, QueueRow, StationRow
+from headrace.text import visible
 from headrace.units import format_age, format_count, format_size
 
 FEEDS_MAX = 10

@@ -23,6 +23,7 @@ from headrace.remote.protocol.share_replies import Seated, SeatTold, ShareOpened
 from headrace.station.conflicts import Conflict
 from headrace.station.statistics import ConsumerStatistics, Parked, StationStatistics
 from headrace.station.terms import StationTerms
+from headrace.text import visible
 
 PLACE_BYTES = 24
 
@@ -199,6 +200,8 @@ _ATTRIBUTES = {  # arguments of an error class besides problem and hint
     "RecordsDamagedError": ("offset",),
 }
 _NEXT = "next"
+_TEXT_MAX = 2000  # characters of an error that another site wrote
+_NAME_MAX = 80
 
 
 def failure_of(error: Exception) -> Failure:
@@ -225,16 +228,18 @@ def _value(value: Any) -> Any:
 
 
 def error_of(failure: Failure) -> HeadraceError:
-    """The error in a reply."""
+    """The error in a reply, its texts made visible and bounded."""
     kind = getattr(errors, failure.error, None)
+    problem, hint = visible(failure.problem, _TEXT_MAX), visible(failure.hint, _TEXT_MAX)
+    elsewhere = FabricError(f"{visible(failure.error, _NAME_MAX)} at the site: {problem}", hint)
     if not isinstance(kind, type) or not issubclass(kind, HeadraceError):
-        return FabricError(f"{failure.error} at the site: {failure.problem}", failure.hint)
+        return elsewhere
     details = dict(failure.details)
     behind = details.pop(_NEXT, None)
     try:
-        error = kind(failure.problem, failure.hint, **{name: _value(value) for name, value in details.items()})
+        error = kind(problem, hint, **{name: _value(value) for name, value in details.items()})
     except (TypeError, msgspec.ValidationError):  # an argument that this version does not know
-        return FabricError(f"{failure.error} at the site: {failure.problem}", failure.hint)
+        return elsewhere
     if isinstance(error, ProductDamagedError) and isinstance(behind, int):
         error.next = behind
     return error
