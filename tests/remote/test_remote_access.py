@@ -19,18 +19,21 @@ from support.serving import Router, Served, Stranger
 
 
 def test_access_follows_the_rules() -> None:
-    rules = (Rule(("ann",), receive=("a/**",)), Rule(("*",), publish=("p",)), Rule(("bob",), receive=("**",)))
+    rules = (
+        Rule(("ann",), receive=("a/**",), station=("**",)), Rule(("*",), publish=("p",)),
+        Rule(("bob",), manage=("**",)),
+    )  # fmt: skip
     ann, bob, nobody = (ClientAccess(rules, name) for name in ("ann", "bob", None))
-    ann.check_selection(Selection("a/b/*"))
-    ann.check_selection(Selection("a/b|a/c/**"))
-    bob.check_selection(Selection())
+    ann.check_new_station("s", Selection("a/b/*"), stops_writers=False)
+    ann.check_new_station("s", Selection("a/b|a/c/**"), stops_writers=False)
+    bob.check_new_station("s", Selection(), stops_writers=True)
     for rights in (ann, bob, nobody):
         rights.check_publish(["p"])
         with pytest.raises(AccessDeniedError, match="may not publish feed q"):
             rights.check_publish(["p", "q"])
     for selection in (Selection(), Selection("*/b"), Selection("b"), Selection("a/b|b")):
         with pytest.raises(AccessDeniedError, match="ann may not receive all of"):
-            ann.check_selection(selection)
+            ann.check_new_station("s", selection, stops_writers=False)
     with pytest.raises(AccessDeniedError, match="a client without a name may not receive anything"):
         nobody.check_receive()
     assert not nobody.is_empty
@@ -74,7 +77,7 @@ def test_a_restricted_client_learns_nothing_of_members_that_come_and_go_elsewher
 
 
 def test_a_client_reads_and_puts_what_the_rules_allow(make_served: Callable[..., Served]) -> None:
-    served = make_served(rules=(Rule(("*",), receive=("a/**",), publish=("a/x",)),))
+    served = make_served(rules=(Rule(("*",), receive=("a/**",), publish=("a/x",), station=("a/**",)),))
     for feed in ("a/1", "b", "a/2", "b"):
         served.queue.put(feed.encode() + os.urandom(3), feed=feed)
     remote = served.connect()
@@ -97,8 +100,8 @@ def test_a_client_reads_and_puts_what_the_rules_allow(make_served: Callable[...,
 
 @pytest.fixture
 def guarded(make_served: Callable[..., Served]) -> Served:
-    """Everybody may receive a/** and publish p."""
-    return make_served(rules=(Rule(("*",), receive=("a/**",), publish=("p",)),))
+    """Everybody may receive a/**, have stations of it, and publish p."""
+    return make_served(rules=(Rule(("*",), receive=("a/**",), publish=("p",), station=("**",), consume=("mine",)),))
 
 
 @pytest.mark.parametrize(
@@ -151,8 +154,8 @@ def test_a_client_creates_a_station_of_everything_only_if_it_may_receive_everyth
 
 def test_a_client_cannot_move_stations_that_it_may_not_use(guarded: Served) -> None:
     """A seek moves all stations of a chain."""
-    guarded.queue.station("mine", "a/**", start="oldest")
     remote = guarded.connect()
+    remote.station("mine", "a/**", start="oldest")
     assert remote.station("mine").seek("next") == 1
     guarded.queue.station("behind", "**", after="mine")
     with pytest.raises(AccessDeniedError):
@@ -199,6 +202,7 @@ def test_a_client_that_only_publishes_has_no_cursors(make_served: Callable[..., 
     served = make_served(rules=(Rule(("*",), publish=("p",)),))
     served.queue.cursor("c")
     remote = served.connect()
+    assert remote.cursors() == []
     with pytest.raises(AccessDeniedError):
         remote.cursor("c")
     with pytest.raises(AccessDeniedError):

@@ -86,6 +86,7 @@ class SecureSite:
 
     def restart(self) -> None:
         self.daemon.stop()
+        self.daemon.kill()  # closes the pipe, too
         self.daemon = Daemon(self.file)
         self.daemon.wait_until_ready()
 

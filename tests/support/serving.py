@@ -208,16 +208,16 @@ class Wire:
 
 
 class Stranger:
-    """A client that sends arbitrary bytes as calls to a site."""
+    """A client that sends arbitrary bytes as calls to a site; under a name, if it has one."""
 
-    def __init__(self, session: zenoh.Session, served: Served) -> None:
-        self._session, self._key = session, call_key(served.name)
+    def __init__(self, session: zenoh.Session, served: Served, name: str = "") -> None:
+        self._session, self._key, self._name = session, call_key(served.name), name
         self.client = os.urandom(16)
         self._numbers = 0
 
     def send(self, head: bytes | None, payload: bytes = b"", name: str = "") -> replies.Reply | str:
         """The reply, or the text of the refusal."""
-        key = f"{self._key}/{name}" if name else self._key
+        key = f"{self._key}/{name or self._name}" if name or self._name else self._key
         for reply in self._session.get(key, payload=payload, attachment=head, timeout=240):
             if reply.ok is not None:
                 assert reply.ok.attachment is not None

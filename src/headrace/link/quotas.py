@@ -22,6 +22,7 @@ class Quotas:
     sessions: int = 256  # clients that are connected
     streams: int = 32  # of the site, made for its selections
     stations: int = 64  # that it has created
+    cursors: int = 64  # that it has created
     consumers: int = 512  # and suppliers, attached at a time
     calls_per_s: float = 5000.0
     bytes_per_s: float = 1e9  # of payloads that it puts

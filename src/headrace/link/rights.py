@@ -5,7 +5,9 @@ A rule names principals, by the common name of their certificate or by their use
     receive   read products, live, from the log and through cursors of its own
     publish   put products and, as a site, send them under its own name
     station   have stations of its own: not blocking, and within its quota
-    manage    all stations and cursors, blocking ones and those of others; channels
+    manage    all stations and cursors, blocking ones and those of others; channels and groups of nodes
+    consume   by names, not feeds: stations of the site or of others that it may take products from, and groups
+              of processing nodes (CHANNEL/GROUP) that it may join; it must be able to receive what they hand out
     relay     a flag: what the rule lets it publish, it may also publish in the name of other origins and sites
 
 Rules add rights, whatever their order. A rule with `deny` takes away what it names, and wins over every rule that adds.
@@ -33,6 +35,7 @@ from headrace.selection.pattern import canonical_pattern
 EVERYBODY = "*"
 RIGHTS = ("receive", "publish", "station", "manage")
 _ALL = "**"
+_ANY = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +49,15 @@ class Rule:
     station: tuple[str, ...] = ()
     manage: tuple[str, ...] = ()
     deny: bool = False
+    consume: tuple[str, ...] = ()  # names of stations, and CHANNEL/GROUP; "*": all
 
     def __post_init__(self) -> None:
         if not self.who:
             raise OptionError("an access rule has no names", f'list the names it applies to, or "{EVERYBODY}"')
-        if not any(getattr(self, right) for right in RIGHTS):
+        if not (self.consume or any(getattr(self, right) for right in RIGHTS)):
             raise OptionError(
-                f"the access rule for {', '.join(self.who)} has no feeds", "add receive, publish, station or manage"
+                f"the access rule for {', '.join(self.who)} has no feeds",
+                "add receive, publish, station, manage or consume",
             )
         if self.relay and self.deny:
             raise OptionError(f"the access rule for {', '.join(self.who)} denies relay", "leave out relay")
@@ -61,6 +66,7 @@ class Rule:
         object.__setattr__(self, "who", tuple(dict.fromkeys(self.who)))
         for right in RIGHTS:
             object.__setattr__(self, right, tuple(_patterns(getattr(self, right))))
+        object.__setattr__(self, "consume", tuple(dict.fromkeys(self.consume)))
 
     def is_for(self, name: str | None) -> bool:
         return EVERYBODY in self.who or name in self.who
@@ -138,6 +144,20 @@ class Feeds:
 
 
 @dataclass(frozen=True, slots=True)
+class Names:
+    """Names of stations and groups that a principal may consume from; "*" stands for all."""
+
+    allowed: frozenset[str] = frozenset()
+    denied: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.allowed)
+
+    def __contains__(self, name: str) -> bool:
+        return bool(self.allowed & {name, _ANY}) and not self.denied & {name, _ANY}
+
+
+@dataclass(frozen=True, slots=True)
 class Rights:
     """What one principal may do. `relay`: the feeds that it may publish in the name of any origin."""
 
@@ -146,10 +166,11 @@ class Rights:
     station: Feeds
     manage: Feeds
     relay: Feeds
+    consume: Names = Names()
 
     @property
     def is_empty(self) -> bool:
-        return not (self.receive or self.publish or self.station or self.manage)
+        return not (self.receive or self.publish or self.station or self.manage or self.consume)
 
     def may_send(self, feed: str, origin: str, sender: str | None) -> bool:
         """Whether a product of this feed and origin may come from `sender`, whose rights these are."""
@@ -161,10 +182,14 @@ class Rights:
         rules = tuple(rules)
         feeds = {right: Feeds(_texts(rules, right, deny=False), _texts(rules, right, deny=True)) for right in RIGHTS}
         relay = Feeds(_texts(filter(relays, rules), "publish", deny=False), feeds["publish"].denied)
-        return cls(**feeds, relay=relay)
+        consume = (
+            frozenset(name for rule in rules if rule.deny == deny for name in rule.consume) for deny in (False, True)
+        )
+        return cls(**feeds, relay=relay, consume=Names(*consume))
 
 
-_EVERYTHING = Rights(*(Feeds([_ALL]) for _ in range(5)))
+_EVERY_FEED = Feeds([_ALL])
+_EVERYTHING = Rights(_EVERY_FEED, _EVERY_FEED, _EVERY_FEED, _EVERY_FEED, _EVERY_FEED, Names(frozenset([_ANY])))
 
 
 def _texts(rules: Iterable[Rule], right: str, *, deny: bool) -> Iterator[str]:

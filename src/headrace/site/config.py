@@ -31,6 +31,7 @@ from headrace.site.kinds import (
     SITE_NAME,
     SITE_NAMES,
     SIZE,
+    STATIONS,
     TIME_SERVERS,
     WHO,
 )
@@ -108,6 +109,7 @@ class Allow(msgspec.Struct, frozen=True, kw_only=True):
     publish: Annotated[tuple[str, ...], PATTERNS] = ()
     station: Annotated[tuple[str, ...], PATTERNS] = ()
     manage: Annotated[tuple[str, ...], PATTERNS] = ()
+    consume: Annotated[tuple[str, ...], STATIONS] = ()
     relay: Annotated[bool, FLAG] = False
 
 
@@ -119,6 +121,7 @@ class Deny(msgspec.Struct, frozen=True, kw_only=True):
     publish: Annotated[tuple[str, ...], PATTERNS] = ()
     station: Annotated[tuple[str, ...], PATTERNS] = ()
     manage: Annotated[tuple[str, ...], PATTERNS] = ()
+    consume: Annotated[tuple[str, ...], STATIONS] = ()
 
 
 class Quota(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +131,7 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
     sessions: Annotated[int | None, count(1, 1_000_000)] = None
     streams: Annotated[int | None, count(1, 1_000_000)] = None
     stations: Annotated[int | None, count(1, 1_000_000)] = None
+    cursors: Annotated[int | None, count(1, 1_000_000)] = None
     consumers: Annotated[int | None, count(1, 1_000_000)] = None
     calls_per_s: Annotated[float | None, positive("5000")] = None
     bytes_per_s: Annotated[float | None, RATE] = None

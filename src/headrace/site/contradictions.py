@@ -183,10 +183,10 @@ def _about_allowances(config: SiteConfig) -> Iterator[Contradiction]:
 
 def _about_denials(config: SiteConfig) -> Iterator[Contradiction]:
     """A link adds up what its names may receive, so that a name cannot be denied what everybody may receive."""
-    for_all = [feed for rule in config.allow if EVERYBODY in rule.who for feed in rule.receive]
+    for_all = [feed for rule in config.allow if EVERYBODY in (rule.who or ()) for feed in rule.receive or ()]
     for place, rule in enumerate(config.deny):
-        for feed in rule.receive:
-            if EVERYBODY not in rule.who and any(overlap(feed, each) for each in for_all):
+        for feed in rule.receive or ():
+            if EVERYBODY not in (rule.who or ()) and any(overlap(feed, each) for each in for_all):
                 yield Contradiction(
                     (("deny", place, "receive"), ("allow",)),
                     f"everybody may receive products of {feed}",
@@ -214,7 +214,7 @@ def _about_quotas(config: SiteConfig) -> Iterator[Contradiction]:
 
 
 def _about_rule(config: SiteConfig, path: tuple[str, int], rule: Allow | Deny) -> Iterator[Contradiction]:
-    if not (rule.receive or rule.publish or rule.station or rule.manage):
+    if not (rule.receive or rule.publish or rule.station or rule.manage or rule.consume):
         yield Contradiction(
             (path,), "it has no feeds", 'give receive, publish, station or manage, such as receive = ["wx/**"]'
         )

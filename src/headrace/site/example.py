@@ -83,6 +83,7 @@ redundancy = "failover"                 # one of them at a time; "all": all at o
 #publish = ["wx/text/**"]               # feed patterns that they may put here
 #station = ["wx/**"]                    # feed patterns of which they may have stations of their own, not blocking ones
 #manage = []                            # feed patterns of which they may change and remove all stations and cursors
+#consume = ["decode"]                   # stations of the site, or of others, that they may take products from
 #relay = false                          # may they pass on what other sites publish and request?
 
 # What they may not do, whatever [[allow]] says.
@@ -92,6 +93,7 @@ redundancy = "failover"                 # one of them at a time; "all": all at o
 #publish = ["wx/warnings/**"]
 #station = []
 #manage = []
+#consume = []
 
 # How much each of them may use here; a name that has no value of its own has that of everybody.
 #[[quota]]
@@ -99,6 +101,7 @@ redundancy = "failover"                 # one of them at a time; "all": all at o
 #sessions = 256                         # clients that are connected at a time
 #streams = 32                           # of this site, for the selections of other sites
 #stations = 64                          # that it has created
+#cursors = 64                           # that it has created
 #consumers = 512                        # and suppliers, attached at a time
 #calls_per_s = 5000                     # calls
 #bytes_per_s = "1GB"                    # of payloads that it puts

@@ -37,6 +37,7 @@ def _principal(value: Any, folder: Path) -> str:
 
 SITE_NAME = Kind("site name", _site_name)
 SITE_NAMES = Listed("list of site names", SITE_NAME)
+STATIONS = Listed("list of stations, and CHANNEL/GROUP", Kind("name", lambda value, _: text_of(value, "decode")))
 WHO = Listed('list of names, or `"*"`', Kind("name", _principal), alone=EVERYBODY)
 
 

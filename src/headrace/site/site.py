@@ -111,7 +111,9 @@ class Site:
         self._progress = RequestProgress(queue.path / RequestFiles.file)
         self._receiver = self._receive(requests)
         parts.callback(lambda: self._receiver.close())  # `change_requests` may have replaced it
-        self._remote = RemoteServer(session, self._declarations, queue, self.name, rules, self._principal)
+        self._remote = RemoteServer(
+            session, self._declarations, queue, self.name, rules, self._principal, quotas=self._quotas
+        )
         parts.callback(self._remote.close)
         lags = LagFile(queue.path)
         parts.callback(self._in_place, lags.remove)

@@ -80,9 +80,20 @@ def rules_of(config: SiteConfig) -> tuple[Rule, ...]:
     `headrace sites site.toml` works.
     """
     rules = [
-        *(Rule(rule.who, rule.receive, rule.publish, rule.relay, rule.station, rule.manage) for rule in config.allow),
         *(
-            Rule(rule.who, rule.receive, rule.publish, station=rule.station, manage=rule.manage, deny=True)
+            Rule(rule.who, rule.receive, rule.publish, rule.relay, rule.station, rule.manage, consume=rule.consume)
+            for rule in config.allow
+        ),
+        *(
+            Rule(
+                rule.who,
+                rule.receive,
+                rule.publish,
+                station=rule.station,
+                manage=rule.manage,
+                deny=True,
+                consume=rule.consume,
+            )
             for rule in config.deny
         ),
     ]

@@ -47,6 +47,11 @@ def now_ns_of(consumer: Consumer) -> int:
     return consumer._stations.now_ns()
 
 
+def terms_number(consumer: Consumer) -> int:
+    """Another one after every change of terms in the chain of a consumer."""
+    return int(consumer._kernel.terms_number)
+
+
 def pacing_of(consumer: Consumer) -> float:
     """For how long a batch may fill once its first product waits, in seconds, by the terms that hold now."""
     if consumer._terms_seen != consumer._kernel.terms_number:

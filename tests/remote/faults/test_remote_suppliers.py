@@ -155,8 +155,10 @@ def test_a_pull_supplier_and_a_push_consumer_survive_a_restart_of_the_site(serve
 
 @pytest.fixture
 def publisher(make_served: object) -> tuple[Served, AnySupplier]:
-    served: Served = make_served(rules=(Rule(("*",), receive=("lab/**",), publish=("wx/radar/KFTG",)),))  # type: ignore[operator]
-    served.queue.channel("radar", "wx/radar")
+    served: Served = make_served(
+        rules=(Rule(("*",), receive=("lab/**",), publish=("wx/radar/KFTG",), manage=("lab/**",)),)
+    )  # type: ignore[operator]
+    served.queue.channel("radar", "wx/radar").station("s")
     served.queue.channel("secret", "secret")
     return served, served.connect().channel("radar").supplier()
 
@@ -182,7 +184,7 @@ def test_a_client_pushes_what_it_may_publish_and_changes_nothing(publisher: tupl
         with pytest.raises(AccessDeniedError):
             act()
     mine = remote.channel("mine", "lab")
-    mine.station("s", "**")
+    mine.station("t", "**")
     mine.remove(force=True)
     assert served.queue.channels() == ["radar", "secret"]
 

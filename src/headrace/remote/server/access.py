@@ -1,11 +1,21 @@
 """ClientAccess: what one remote client may read, put and use, by the access rules of the site.
 
-A client that may receive everything may use every station. Any other client reads the feeds that it may receive and
-nothing else, and uses stations that select nothing else. Other feeds are skipped before anything of their products is
-examined, so that no condition, count or limit in a selection reveals them. A client publishes under its own name, as
-sites do. A client that no rule names may do nothing at all. Of members, a client sees the sites, and the programs at
-stations and channels that it may use. Of groups of processing nodes, it uses those of channels that it may receive
-whole, and sees the users of other nodes only if it may receive everything.
+A client reads the feeds that it may receive and nothing else. Other feeds are skipped before anything of their products
+is examined, so that no condition, count or limit in a selection reveals them. A client publishes under its own name, as
+sites do. A client that no rule names may do nothing at all.
+
+    stations    A client may know those that select only what it may receive, or manage. It may make, consume, change
+                and remove its own, within the feeds of `station`; all others only with `manage`, which is also needed
+                for every station that can make writers wait or refuse their puts. Consuming takes products away from
+                others: from a station of the site or of others, only what the rule shares by its name (`consume`)
+    cursors     its own; those of others, and of the site, with `manage` of all feeds
+    channels    it may know those that it may receive whole, or publish in part, or manage; it makes and changes those
+                that it may manage
+    groups      of processing nodes: it may know those of channels that it may receive whole, and joins those that a
+                rule shares (`consume`). Everything else, and moves by hand, needs `manage`
+    members     the sites, and programs at stations and channels that it may know
+
+Without any rule a client may do everything, and owns nothing. Not here: whose a station is (owners.py).
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,10 +23,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from headrace.errors import AccessDeniedError
-from headrace.link.rights import Rule, rights_of
+from headrace.link.rights import EVERYBODY, Rule, rights_of
 from headrace.log.read import Allowed
 from headrace.log.statistics import Statistics
 from headrace.queue.members import Member
+from headrace.remote.server.call_rights import NEEDED
 from headrace.selection import Selection
 from headrace.share.interface import NodeState
 from headrace.station import StationTerms
@@ -30,9 +41,26 @@ class ClientAccess:
 
     def __init__(self, rules: Sequence[Rule], name: str | None) -> None:
         self._who = "a client without a name" if name is None else name
-        self._name, self._rights = name, rights_of(rules, name)
+        self.name, self._rights = name, rights_of(rules, name)
         self._receive, self._publish = self._rights.receive, self._rights.publish
+        self._station, self._manage, self._consume = self._rights.station, self._rights.manage, self._rights.consume
         self._has_all = self._receive.is_all
+        self._name_owns = (name or EVERYBODY) if rules else None
+
+    @property
+    def owner(self) -> str | None:
+        """As whose property its stations and cursors are noted; None: there are no rules, and so no owners."""
+        return self._name_owns
+
+    def check_call(self, kind: type) -> None:
+        """Whether the client may make a call of this kind at all; nothing of it was looked at."""
+        needed = NEEDED.get(kind, frozenset())
+        if any(getattr(self._rights, right) for right in needed):
+            return
+        if needed in ({"receive"}, {"publish"}):
+            raise AccessDeniedError(f"{self._who} may not {min(needed)} anything", _HINT)
+        rights = " or ".join(sorted(needed)) or "that nobody has"
+        raise AccessDeniedError(f"{self._who} may not call {kind.__name__}: that needs the right {rights}", _HINT)
 
     @property
     def is_empty(self) -> bool:
@@ -52,7 +80,7 @@ class ClientAccess:
             return
         for feed, origin in set(products):
             self.check_publish([feed])
-            if origin is not None and not self._rights.may_send(feed, origin, self._name):
+            if origin is not None and not self._rights.may_send(feed, origin, self.name):
                 raise AccessDeniedError(f"{self._who} may not put products of origin {origin} in feed {feed}", _HINT)
 
     def check_publish_any(self) -> None:
@@ -92,20 +120,83 @@ class ClientAccess:
             statistics, feeds=[each for each in statistics.feeds if each.feed in self._receive]
         )
 
+    def visible_origins(self, origins: list[str], own: str) -> list[str]:
+        """A client that may not receive everything learns of the site, and of itself."""
+        return origins if self._has_all else [each for each in origins if each in (own, self.name)]
+
+    def visible_readers(self, wanted: list[str]) -> list[str]:
+        """What wants a feed, in words. Only a client that may receive everything learns names."""
+        return wanted if self._has_all or not wanted else ["other readers"]
+
+    # --- cursors ----------------------------------------------------------------------------------
+
+    def has_cursor(self, owner: str | None) -> bool:
+        """Whether the client may know a cursor, move and remove it."""
+        return self.owner is None or self._manage.is_all or (bool(self._receive) and owner == self.owner)
+
+    def check_cursor(self, name: str, owner: str | None) -> None:
+        if not self.has_cursor(owner):
+            raise AccessDeniedError(
+                f"{self._who} may not use cursor {name!r}, which belongs to {_whose(owner)}",
+                "choose another name; a new cursor may start at any sequence",
+            )
+
     # --- stations ---------------------------------------------------------------------------------
 
-    def check_selection(self, selection: Selection) -> None:
-        """Whether the client may receive everything that a station with this selection hands out."""
-        if not self._has_all_of(selection):
-            raise AccessDeniedError(f"{self._who} may not receive all of {selection.feed or _ALL}", _HINT)
-
     def check_station(self, terms: StationTerms) -> None:
+        """Whether the client may know this station and look at it."""
         if not self.has_station(terms):
             raise AccessDeniedError(f"{self._who} may not use station {terms.name!r}", _HINT)
 
     def has_station(self, terms: StationTerms) -> bool:
         """Whether the client may use the station, and know of it."""
-        return self._has_all_of(Selection.parse(terms.selection))
+        pattern = _pattern_of(terms)
+        return self._receive.includes(pattern) or self._manage.includes(pattern)
+
+    def check_new_station(self, name: str, selection: Selection, *, stops_writers: bool) -> None:
+        """Whether the client may make a station with this selection, or give it this selection."""
+        pattern = selection.feed or _ALL
+        if self._manage.includes(pattern):
+            return
+        if stops_writers:
+            raise AccessDeniedError(
+                f"{self._who} may not have station {name!r}, at which writers wait or are refused: that needs the "
+                f"right manage for {pattern}",
+                "leave out blocking and max_queue, or ask the operator of the site",
+            )
+        if not self._receive.includes(pattern):
+            raise AccessDeniedError(f"{self._who} may not receive all of {pattern}", _HINT)
+        if not self._station.includes(pattern):
+            raise AccessDeniedError(
+                f"{self._who} may not have stations of {pattern}: that needs the right station", _HINT
+            )
+
+    def check_change(self, terms: StationTerms, owner: str | None) -> None:
+        """Whether the client may change, pause, move and remove this station: its own, or any with `manage`."""
+        self.check_station(terms)
+        pattern = _pattern_of(terms)
+        if not (self._manage.includes(pattern) or (owner == self.owner and self._station.includes(pattern))):
+            raise AccessDeniedError(
+                f"{self._who} may not change station {terms.name!r}, which belongs to {_whose(owner)}: that needs the "
+                f"right manage for {pattern}",
+                "use a station of your own, or ask the operator of the site",
+            )
+
+    def may_consume(self, terms: StationTerms, owner: str | None) -> bool:
+        """Whether the client may take products from this station."""
+        pattern = _pattern_of(terms)
+        if not self._receive.includes(pattern):
+            return False
+        is_own = owner == self.owner and self._station.includes(pattern)
+        return is_own or terms.name in self._consume or self._manage.includes(pattern)
+
+    def check_consume(self, terms: StationTerms, owner: str | None) -> None:
+        self.check_station(terms)
+        if not self.may_consume(terms, owner):
+            raise AccessDeniedError(
+                f"{self._who} may not consume from station {terms.name!r}, which belongs to {_whose(owner)}",
+                f"use a station of your own, or ask the operator of the site to share it: consume = [{terms.name!r}]",
+            )
 
     # --- channels ---------------------------------------------------------------------------------
 
@@ -119,18 +210,37 @@ class ClientAccess:
             raise AccessDeniedError(f"{self._who} may not use {what}", _HINT)
 
     def has_channel(self, feed: str) -> bool:
-        """Whether the client may receive all of a channel, or publish some of it; then it may know its terms."""
-        return self._has_all_of(Selection.of(feed)) or self._publish.meets(feed)
+        """Whether the client may know a channel and its terms: it may receive or manage it, or publish some of it."""
+        pattern = Selection.of(feed).feed or _ALL
+        return self._receive.includes(pattern) or self._publish.meets(feed) or self._manage.includes(pattern)
+
+    def check_manage(self, what: str, feed: str) -> None:
+        """Whether the client may make, change and remove a channel, or a group of processing nodes."""
+        if not self._manage.includes(Selection.of(feed).feed or _ALL):
+            raise AccessDeniedError(
+                f"{self._who} may not create, change or remove {what}: that needs the right manage for {feed}", _HINT
+            )
 
     # --- groups of nodes --------------------------------------------------------------------------
 
     def check_share(self, stream: str, feed: str) -> None:
-        """Whether the client may use the groups of a channel: join, look, and move slices by a balancer."""
+        """Whether the client may know the groups of a channel and look at them."""
         if not self.has_share(feed):
             raise AccessDeniedError(f"{self._who} may not use the groups of channel {stream!r}", _HINT)
 
     def has_share(self, feed: str) -> bool:
-        return self._has_all_of(Selection.of(feed))
+        pattern = Selection.of(feed).feed or _ALL
+        return self._receive.includes(pattern) or self._manage.includes(pattern)
+
+    def check_join(self, stream: str, group: str, feed: str) -> None:
+        """Whether the client may be a node of this group, and stand by as its balancer."""
+        pattern = Selection.of(feed).feed or _ALL
+        is_shared = f"{stream}/{group}" in self._consume and self._receive.includes(pattern)
+        if not (is_shared or self._manage.includes(pattern)):
+            raise AccessDeniedError(
+                f"{self._who} may not join group {group!r} of channel {stream!r}",
+                f'ask the operator of the site to share it: consume = ["{stream}/{group}"]',
+            )
 
     def visible_node(self, node: NodeState) -> NodeState:
         return node if self._has_all else msgspec.structs.replace(node, user="", pid=0)
@@ -147,8 +257,13 @@ class ClientAccess:
         if member.role == "client":
             return None
         feed = member.feeds[0]
-        may_know = self.has_channel(feed) if member.role == "supplier" else self._has_all_of(Selection.of(feed))
+        may_know = self.has_channel(feed) if member.role == "supplier" else self._receive.includes(feed)
         return msgspec.structs.replace(member, user="", pid=0) if may_know else None
 
-    def _has_all_of(self, selection: Selection) -> bool:
-        return self._receive.includes(selection.feed or _ALL)
+
+def _pattern_of(terms: StationTerms) -> str:
+    return Selection.parse(terms.selection).feed or _ALL
+
+
+def _whose(owner: str | None) -> str:
+    return "the site" if owner is None else "clients without a name" if owner == EVERYBODY else owner

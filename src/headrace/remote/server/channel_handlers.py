@@ -1,14 +1,17 @@
 """ChannelHandlers: execute calls about channels, their stations, and the suppliers that a site holds for its clients.
 
-A client that may receive all of a channel, or publish some of it, may see its terms and become a supplier; each push is
-checked against what it may publish (queue_handlers.py). Only a client that may receive all of a channel creates,
-changes or removes it, or its stations.
+A client that may receive all of a channel, or publish some of it, may see its terms. One that may publish some of it
+may become a supplier, and each push is checked against what it may publish (queue_handlers.py). To create, change or
+remove a channel needs the right `manage`. Its stations are like all others (station_handlers.py): a client may have its
+own, unless the suppliers of the channel wait for its stations, or are rejected there (reliability, max_queue).
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from headrace.channel.channel import Channel
+from headrace.channel.membership import within
+from headrace.channel.qos import QoS
 from headrace.channel.subtree import Subtree
 from headrace.queue import Queue
 from headrace.remote.protocol import channel_calls as calls
@@ -16,14 +19,14 @@ from headrace.remote.protocol import replies
 from headrace.remote.protocol.replies import Details, Done
 from headrace.remote.server.clients import Clients
 from headrace.remote.server.pending_call import PendingCall
-from headrace.selection import Selection
+from headrace.remote.server.station_handlers import StationHandlers
 
 
 class ChannelHandlers:
     """One for a site. Each method executes a call and finishes it."""
 
-    def __init__(self, queue: Queue, clients: Clients) -> None:
-        self._queue, self._clients = queue, clients
+    def __init__(self, queue: Queue, clients: Clients, stations: StationHandlers) -> None:
+        self._queue, self._clients, self._stations = queue, clients, stations
 
     def _channel(self, pending: PendingCall, name: str, *, to_change: bool = False) -> Channel:
         """The channel, if the client may use it, or change it."""
@@ -32,7 +35,7 @@ class ChannelHandlers:
         channel = self._queue.channel(name)
         pending.client.access.check_channel(name, channel.feed)
         if to_change:
-            pending.client.access.check_selection(Selection.of(channel.feed))
+            pending.client.access.check_manage(f"channel {name!r}", channel.feed)
         return channel
 
     # --- channels ---------------------------------------------------------------------------------
@@ -47,15 +50,15 @@ class ChannelHandlers:
         """Open or create a channel. An error names the terms of one that exists, so the client must have access."""
         if call.feed is None or call.name in self._queue.channels():
             self._channel(pending, call.name)
-        if call.feed is not None:
-            pending.client.access.check_selection(Selection.of(Subtree.of(call.feed).pattern))
+        if call.name not in self._queue.channels() and call.feed is not None:
+            pending.client.access.check_manage(f"channel {call.name!r}", Subtree.of(call.feed).pattern)
         self._queue.channel(call.name, call.feed, **_given(call.options))
         pending.finish(Done())
 
     def describe(self, pending: PendingCall, call: calls.DescribeChannel) -> None:
         channel = self._channel(pending, call.name)
         if call.what == "stations":
-            pending.finish(replies.NameList(channel.stations()))
+            pending.finish(replies.NameList(list(self._stations.known_of(pending, channel.stations()))))
         elif call.what == "statistics":
             pending.finish(Details(channel_statistics=channel.statistics()))
         else:
@@ -72,17 +75,24 @@ class ChannelHandlers:
     # --- stations ---------------------------------------------------------------------------------
 
     def open_station(self, pending: PendingCall, call: calls.OpenMember) -> None:
-        """Open a station that the client may use, or create one, for which it must be able to receive the channel."""
+        """Open a station that the client may know, or create one."""
         channel = self._channel(pending, call.channel)
-        if call.name in channel.stations():
-            pending.client.access.check_station(self._queue.station(call.name, create=False).terms)
-        else:
-            pending.client.access.check_selection(Selection.of(channel.feed))
-        channel.station(call.name, call.selection, create=call.create, **_given(call.options))
+
+        def make(is_new: bool) -> None:
+            channel.station(call.name, call.selection, create=call.create, **_given(call.options))
+
+        selection = within(channel.definition, call.selection)
+        stops = _stops_writers(channel.qos, call.options)
+        self._stations.make(pending, call.name, selection, call.options, make, stops_writers=stops)
         pending.finish(Done())
 
     def change_station(self, pending: PendingCall, call: calls.ChangeMember) -> None:
-        channel = self._channel(pending, call.channel, to_change=True)
+        channel = self._channel(pending, call.channel)
+        self._stations.check_own(pending, call.name)
+        stops = _stops_writers(channel.qos, call.options)
+        if call.selection is not None or stops:
+            selection = within(channel.definition, call.selection)
+            pending.client.access.check_new_station(call.name, selection, stops_writers=stops)
         channel.change_station(call.name, call.selection, **_given(call.options))
         pending.finish(Done())
 
@@ -90,12 +100,19 @@ class ChannelHandlers:
 
     def open_supplier(self, pending: PendingCall, call: calls.OpenSupplier) -> None:
         channel = self._channel(pending, call.channel)
+        pending.client.access.check_publish_some(channel.feed)
         number = self._clients.supply(pending.client, channel.supplier(), call.keep_s)
         pending.finish(replies.Supplying(number, channel.feed))
 
     def close_supplier(self, pending: PendingCall, call: calls.CloseSupplier) -> None:
         self._clients.close_suppliers(pending.client, call.supplier)
         pending.finish(Done())
+
+
+def _stops_writers(qos: QoS, options: Mapping[str, Any]) -> bool:
+    """Whether a station with these options makes suppliers wait, or has their pushes rejected."""
+    reliability, max_queue = options.get("reliability"), options.get("max_queue")
+    return "persistent" in (qos.reliability, reliability) or qos.max_queue is not None or max_queue is not None
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:

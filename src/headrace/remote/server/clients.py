@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -209,22 +209,24 @@ class Clients:
     def _consumers(self) -> int:
         return sum(len(client.consumers) for client in self._clients.values())
 
-    def check_room(self) -> None:
+    def check_room(self, client: Client) -> None:
+        """FabricError if the site has no room for another consumer."""
         with self._lock:
             if self._consumers() >= CONSUMERS_MAX:
                 raise FabricError(
                     f"the site has {CONSUMERS_MAX} remote consumers already", "detach some, or get more at a time"
                 )
 
-    def attach(self, client: Client, consumer: Consumer, keep_s: float) -> int:
+    def attach(self, client: Client, consumer: Consumer, keep_s: float, check: Callable[[], None]) -> int:
         """Serve a consumer for a client; a number that no other attachment has had or will have.
 
+        `check` raises AccessDeniedError if the client may not consume from the station, whose terms may change.
         FabricError, and the consumer is detached, if the client was forgotten meanwhile: nothing would ever end it.
         """
         number = secrets.randbits(62) | 1
         with self._lock:
             if not client.is_forgotten:
-                client.consumers[number] = ServedConsumer(consumer, keep_s, self._gets)
+                client.consumers[number] = ServedConsumer(consumer, keep_s, self._gets, check)
                 return number
         consumer.detach()
         raise _forgotten()

@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -29,7 +30,16 @@ from headrace.remote.server.gets import NotYet, Send, WaitingGet, WaitingGets
 from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.station import Consumer
 from headrace.station.leases import not_leased
-from headrace.station.served import count_waiting, deadlines, get_in_time, never_call, pacing_of, revise, settle
+from headrace.station.served import (
+    count_waiting,
+    deadlines,
+    get_in_time,
+    never_call,
+    pacing_of,
+    revise,
+    settle,
+    terms_number,
+)
 
 BATCHES_MAX = 20_000  # got and not settled
 _PAGE_S = 2.0  # that a reply may take on a slow link: so long it holds up a thread of the site
@@ -63,8 +73,12 @@ class _LeasedBatch:
 class ServedConsumer:
     """Serves until `end`, which detaches the consumer."""
 
-    def __init__(self, consumer: Consumer, keep_s: float, gets: WaitingGets) -> None:
-        self.consumer, self.keep_s = consumer, keep_s
+    def __init__(
+        self, consumer: Consumer, keep_s: float, gets: WaitingGets, check: Callable[[], None] = lambda: None
+    ) -> None:
+        """`check` raises AccessDeniedError if the client may not consume from the station on its terms of now."""
+        self.consumer, self.keep_s, self._check = consumer, keep_s, check
+        self._checked = terms_number(consumer)  # of the terms that `check` has allowed
         self._gets = gets
         never_call(consumer)
         self._leased: dict[int, _LeasedBatch] = {}  # by the number of the Get
@@ -230,6 +244,7 @@ class ServedConsumer:
     def _try(self, get: WaitingGet) -> Send | NotYet:
         pending = get.pending
         try:
+            self._check_terms()
             if not get.is_due and not self._has_filled(get):
                 return NotYet.FILLING if get.filling_until is not None else NotYet.EMPTY
             is_due = get.is_due
@@ -238,6 +253,7 @@ class ServedConsumer:
             self._gets.scans.request(self.consumer)
             if not len(batch) and not is_due:
                 return NotYet.EMPTY
+            self._check_batch(batch)
             count = self._fit(batch, ahead_s)
         except HeadraceError as error:
             return partial(pending.finish, failure_of(error))
@@ -247,6 +263,21 @@ class ServedConsumer:
         if count:
             self._leased[pending.number] = _LeasedBatch(batch, count)
         return lambda: pending.finish_with(lambda: self._reply(pending, batch, count))
+
+    def _check_terms(self) -> None:
+        """The station may hand out more than before, and the client may not be allowed to have that."""
+        number = terms_number(self.consumer)
+        if number != self._checked:
+            self._check()
+            self._checked = number
+
+    def _check_batch(self, batch: Batch) -> None:
+        """The terms may have changed while the batch was leased; it goes back if the client may not have it."""
+        try:
+            self._check_terms()
+        except HeadraceError:
+            settle(self.consumer, batch, None, "nack")
+            raise
 
     def _has_filled(self, get: WaitingGet) -> bool:
         """Pacing: once a product waits, give the batch time to fill; once for each get."""

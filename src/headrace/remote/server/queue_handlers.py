@@ -13,6 +13,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from headrace.errors import CursorMissingError, FabricError
+from headrace.link.quotas import QuotaTable, refused
 from headrace.log import append
 from headrace.log.append import Duplicate, distinct
 from headrace.log.columns import Columns
@@ -29,6 +30,7 @@ from headrace.remote.protocol.fields import PAGE_PRODUCTS_MAX
 from headrace.remote.protocol.products import products_of
 from headrace.remote.protocol.replies import Done, NotAttached, Number, PartsGone, Reply
 from headrace.remote.server.downloads import Downloads
+from headrace.remote.server.owners import Owners
 from headrace.remote.server.pending_call import PendingCall
 from headrace.remote.server.puts import BlockedPuts, decode_put_many, outcome_of
 from headrace.remote.server.reads import ClientRead, RecentReads, WaitingReads
@@ -57,8 +59,10 @@ class QueueHandlers:
         blocked: BlockedPuts,
         recent: RecentReads,
         downloads: Downloads,
+        owners: Owners,
+        quotas: QuotaTable,
     ) -> None:
-        self._queue, self._site = queue, site
+        self._queue, self._site, self._owners, self._quotas = queue, site, owners, quotas
         self._waiting, self._blocked, self._recent = waiting, blocked, recent
         self._cursors: dict[str, Cursor] = {}
         self._uploads, self._downloads = Uploads(queue), downloads
@@ -219,12 +223,18 @@ class QueueHandlers:
         pending.finish(replies.Details(statistics=pending.client.access.visible_statistics(self._queue.statistics())))
 
     def list(self, pending: PendingCall, call: calls.ListNames) -> None:
-        names = self._queue.cursors() if call.what == "cursors" else self._queue.origins
+        """The cursors that the client may use. Only a client that may receive everything learns of all origins."""
+        access = pending.client.access
+        if call.what == "cursors":
+            names = [name for name in self._queue.cursors() if access.has_cursor(self._owners.of_cursor(name))]
+        else:
+            names = access.visible_origins(self._queue.origins, self._queue.config.origin)
         pending.finish(replies.NameList(names))
 
     def wanted_by(self, pending: PendingCall, call: calls.WantedBy) -> None:
         pending.client.access.check_feed(call.feed)
-        pending.finish(replies.NameList(self._queue.wanted_by(call.feed)))
+        wanted = self._queue.wanted_by(call.feed)
+        pending.finish(replies.NameList(pending.client.access.visible_readers(wanted)))
 
     def get_dictionary(self, pending: PendingCall, call: calls.GetDictionary) -> None:
         """For a client that may receive products like those that it was trained with; for others there is none."""
@@ -247,34 +257,46 @@ class QueueHandlers:
     # --- cursors ----------------------------------------------------------------------------------
 
     def open_cursor(self, pending: PendingCall, call: calls.OpenCursor) -> None:
-        pending.client.access.check_receive()
-        if len(self._cursors) > CURSORS_MAX:
-            self._cursors.clear()
-        self._cursors[call.name] = self._queue.cursor(call.name, call.start)
+        """Open a cursor; a new one belongs to the client."""
+        access = pending.client.access
+        with self._owners.changing:
+            names = self._queue.cursors()
+            self._owners.keep_cursors(names)
+            is_new = call.name not in names
+            limit = self._quotas.of(access.name).cursors
+            if is_new and access.owner is not None and self._owners.cursors_of(access.owner) >= limit:
+                raise refused("cursors", limit, access.name)
+            if not is_new:
+                access.check_cursor(call.name, self._owners.of_cursor(call.name))
+            if len(self._cursors) > CURSORS_MAX:
+                self._cursors.clear()
+            self._cursors[call.name] = self._queue.cursor(call.name, call.start)
+            if is_new and access.owner is not None:
+                self._owners.note_cursor(call.name, access.owner)
         pending.finish(Done())
 
     def load_cursor(self, pending: PendingCall, call: calls.LoadCursor) -> None:
-        pending.client.access.check_receive()
-        state = self._cursor(call.name).state
+        state = self._cursor(pending, call.name).state
         first, last = (state.lost.first, state.lost.last) if state.lost else (0, 0)
         pending.finish(
             replies.CursorPosition(state.position, state.saved_ns, state.lost_products, first, last, state.generation)
         )
 
     def save_cursor(self, pending: PendingCall, call: calls.SaveCursor) -> None:
-        pending.client.access.check_receive()
         lost = Lost(call.lost_first, call.lost_last) if call.lost_last else None
-        self._cursor(call.name).commit(cast(Batch, _Commit(call.position, lost)))
+        self._cursor(pending, call.name).commit(cast(Batch, _Commit(call.position, lost)))
         pending.finish(Done())
 
     def remove_cursor(self, pending: PendingCall, call: calls.RemoveCursor) -> None:
-        pending.client.access.check_receive()
-        self._cursor(call.name).remove()
-        self._cursors.pop(call.name, None)
+        with self._owners.changing:
+            self._cursor(pending, call.name).remove()
+            self._cursors.pop(call.name, None)
+            self._owners.keep_cursors(self._queue.cursors())
         pending.finish(Done())
 
-    def _cursor(self, name: str) -> Cursor:
-        """A cursor that exists: a cursor that was removed is not created again by looking at it."""
+    def _cursor(self, pending: PendingCall, name: str) -> Cursor:
+        """A cursor that exists and that the client may use; one that was removed is not created again by a look."""
+        pending.client.access.check_cursor(name, self._owners.of_cursor(name))
         cursor = self._cursors.get(name)
         if cursor is None:
             if name not in self._queue.cursors():

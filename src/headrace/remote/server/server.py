@@ -27,6 +27,7 @@ from headrace.errors import AccessDeniedError, FabricError, FabricMessageError, 
 from headrace.link.access import principal_in
 from headrace.link.declarations import Declarations
 from headrace.link.keys import call_key
+from headrace.link.quotas import QuotaTable
 from headrace.link.rights import Rule
 from headrace.payload.compression.link import ENCODING
 from headrace.queue import Queue
@@ -39,6 +40,7 @@ from headrace.remote.server.channel_handlers import ChannelHandlers
 from headrace.remote.server.clients import Clients
 from headrace.remote.server.gets import WaitingGets
 from headrace.remote.server.membership import Membership
+from headrace.remote.server.owners import Owners
 from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.remote.server.puts import BlockedPuts
 from headrace.remote.server.queue_handlers import QueueHandlers
@@ -77,9 +79,9 @@ class RemoteServer:
 
     def __init__(
         self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, rules: Sequence[Rule] = (),
-        principal: str | None = None,
+        principal: str | None = None, quotas: QuotaTable | None = None,
     ) -> None:  # fmt: skip
-        """`principal` is the name by which other sites know this one."""
+        """`principal` is the name by which other sites know this one. `quotas` hold where there are rules."""
         self._queue_id = queue_id(queue)
         self._site, self._has_rules = site, bool(rules)
         self.taken = self.repeated = self.refused = 0
@@ -89,7 +91,7 @@ class RemoteServer:
         self._share_threads = ThreadPoolExecutor(_SHARE_THREADS, thread_name_prefix="headrace-share")
         self._calls, self._reads, self._shares = set[Work](), set[Work](), set[Work]()  # submitted and not done
         self.recent_reads = RecentReads()
-        key = f"{call_key(site)}/**"
+        key, owners, quotas = f"{call_key(site)}/**", Owners(queue.path), quotas or QuotaTable()
         with ExitStack() as parts:
             self._gets = WaitingGets(queue)
             parts.callback(self._gets.close)
@@ -102,11 +104,13 @@ class RemoteServer:
             self._seats = WaitingSeats(queue.path, self._hand_over)
             parts.callback(self._seats.close)
             handlers = self._queue_handlers = QueueHandlers(
-                queue, site, self._waiting, BlockedPuts(), self.recent_reads, self._gets.downloads
-            )
+                queue, site, self._waiting, BlockedPuts(), self.recent_reads, self._gets.downloads, owners,
+                quotas,
+            )  # fmt: skip
+            stations = StationHandlers(queue, self._clients, owners, quotas)
             self._handlers = _table(
-                handlers, StationHandlers(queue, self._clients), ChannelHandlers(queue, self._clients),
-                self._membership, ShareHandlers(queue, self._seats),
+                handlers, stations, ChannelHandlers(queue, self._clients, stations), self._membership,
+                ShareHandlers(queue, self._seats),
             )  # fmt: skip
             self._queryable = declarations.add(lambda: session.declare_queryable(key, self._receive, complete=True))
             parts.pop_all()  # it runs; from now on `close` ends it
@@ -228,6 +232,7 @@ class RemoteServer:
     def _check(self, pending: PendingCall) -> None:
         if pending.client.access.is_empty:
             raise AccessDeniedError(f"site {self._site} has no access rule for you", "ask its operator for one")
+        pending.client.access.check_call(type(pending.call))
         if not self._is_meant(pending):
             raise QueueError(f"site {self._site} has another queue than before", "connect again")
 

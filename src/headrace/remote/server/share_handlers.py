@@ -4,8 +4,8 @@ A call names its group, and a node also its seat and the number that proves it. 
 tables of groups that clients use stay mapped, and that is all. What a call may change is decided by the table itself
 (share/ownership.py): a confirmation counts only from the owner of the slice, in its epoch.
 
-One place decides who may do what, `_check`: a client that may receive all of a channel may join its groups, look at
-them, and move their slices.
+Three rights: to look at the groups of a channel (`_share`), to be a node of one and stand by as its balancer
+(`_joined`), and everything else, which includes moves by hand (`_managed`).
 """
 
 from collections.abc import Mapping
@@ -34,24 +34,36 @@ class ShareHandlers:
         self._queue, self._waiting = queue, waiting
         self._shares: dict[tuple[str, str], Share] = {}  # that were used, and are open
 
-    def _check(self, pending: PendingCall, stream: str, feed: str) -> None:
-        """Whether the client may make this call about a group of the channel `stream`; AccessDeniedError."""
-        pending.client.access.check_share(stream, feed)
-
     def _check_stream(self, pending: PendingCall, stream: str) -> None:
-        """As `_check`, for a channel that may not exist."""
+        """Whether the client may know the groups of a channel, which may not exist."""
         if stream not in self._queue.channels():
             pending.client.access.check_absent(f"the groups of channel {stream!r}")
-        self._check(pending, stream, self._queue.channel(stream).feed)
+        pending.client.access.check_share(stream, self._queue.channel(stream).feed)
 
     def _share(self, pending: PendingCall, call: ShareStruct) -> Share:
-        """The group, if the client may use it."""
+        """The group, if the client may look at it."""
         share = self._shares.get((call.stream, call.group))
         if share is None or not share.is_there:
             self._check_stream(pending, call.stream)
             share = self._keep(self._queue.share(call.stream, call.group, create=False))
-        self._check(pending, call.stream, share.feed)
+        pending.client.access.check_share(call.stream, share.feed)
         return share
+
+    def _joined(self, pending: PendingCall, call: ShareStruct) -> Share:
+        """The group, if the client may be one of its nodes."""
+        share = self._share(pending, call)
+        pending.client.access.check_join(call.stream, call.group, share.feed)
+        return share
+
+    def _managed(self, pending: PendingCall, call: ShareStruct) -> Share:
+        """The group, if the client may change it."""
+        share = self._share(pending, call)
+        pending.client.access.check_manage(f"group {call.group!r} of channel {call.stream!r}", share.feed)
+        return share
+
+    def _led(self, pending: PendingCall, call: ShareStruct, term: int) -> Share:
+        """The group, if the client may move its slices: as its balancer, or by hand."""
+        return self._joined(pending, call) if term else self._managed(pending, call)
 
     def _keep(self, share: Share) -> Share:
         if len(self._shares) >= GROUPS_MAX:  # some of them are gone: a queue has no more
@@ -72,6 +84,9 @@ class ShareHandlers:
     def open(self, pending: PendingCall, call: calls.OpenShare) -> None:
         """An error names the terms of a group that exists, so the client must have access first."""
         self._check_stream(pending, call.stream)
+        if (call.stream, call.group) not in self._queue.shares():
+            feed = self._queue.channel(call.stream).feed
+            pending.client.access.check_manage(f"group {call.group!r} of channel {call.stream!r}", feed)
         share = self._queue.share(call.stream, call.group, create=call.create, start=call.start, **_given(call.options))
         self._keep(share)
         pending.finish(ShareOpened(share.terms, share.feed))
@@ -87,17 +102,17 @@ class ShareHandlers:
             pending.finish(ShareTold(parked=share.parked()))
 
     def remove(self, pending: PendingCall, call: calls.RemoveShare) -> None:
-        self._share(pending, call).remove()
+        self._managed(pending, call).remove()
         self._shares.pop((call.stream, call.group), None)
         pending.finish(Done())
 
     def unpark(self, pending: PendingCall, call: calls.UnparkProducts) -> None:
-        pending.finish(ShareTold(parked=self._share(pending, call).unpark(call.sequences)))
+        pending.finish(ShareTold(parked=self._managed(pending, call).unpark(call.sequences)))
 
     # --- nodes ------------------------------------------------------------------------------------
 
     def join(self, pending: PendingCall, call: calls.JoinShare) -> None:
-        seat = self._share(pending, call).join(
+        seat = self._joined(pending, call).join(
             call.node, instance=call.instance, user=pending.client.name, pid=call.pid & 0xFFFFFFFF,
             may_vary=call.may_vary,
         )  # fmt: skip
@@ -105,50 +120,50 @@ class ShareHandlers:
 
     def exchange(self, pending: PendingCall, call: calls.Exchange) -> None:
         progress = call.progress()
-        seat = self._share(pending, call).seat(call.seat, call.instance)
+        seat = self._joined(pending, call).seat(call.seat, call.instance)
         pending.finish(SeatTold.of(seat.exchange(progress), _PAUSE_EACH_S * len(self._waiting)))
 
     def watch(self, pending: PendingCall, call: calls.WatchSeat) -> None:
-        self._waiting.add(pending, call, self._share(pending, call))
+        self._waiting.add(pending, call, self._joined(pending, call))
 
     def begin_product(self, pending: PendingCall, call: calls.BeginProduct) -> None:
-        seat = self._share(pending, call).seat(call.seat, call.instance)
+        seat = self._joined(pending, call).seat(call.seat, call.instance)
         pending.finish(Number(int(seat.begin(call.slice, call.epoch, call.sequence))))
 
     def fail_product(self, pending: PendingCall, call: calls.FailProduct) -> None:
-        seat = self._share(pending, call).seat(call.seat, call.instance)
+        seat = self._joined(pending, call).seat(call.seat, call.instance)
         pending.finish(Number(seat.fail(call.slice, call.epoch, call.sequence)))
 
     def park_product(self, pending: PendingCall, call: calls.ParkProduct) -> None:
-        seat = self._share(pending, call).seat(call.seat, call.instance)
+        seat = self._joined(pending, call).seat(call.seat, call.instance)
         pending.finish(Number(int(seat.park(call.slice, call.epoch, call.sequence, call.error))))
 
     def leave(self, pending: PendingCall, call: calls.LeaveSeat) -> None:
-        self._share(pending, call).seat(call.seat, call.instance).leave()
+        self._joined(pending, call).seat(call.seat, call.instance).leave()
         pending.finish(Done())
 
     # --- balancers --------------------------------------------------------------------------------
 
     def lead(self, pending: PendingCall, call: calls.LeadShare) -> None:
-        pending.finish(Number(self._share(pending, call).lead(call.balancer, call.lease_s, yields=call.yields)))
+        pending.finish(Number(self._joined(pending, call).lead(call.balancer, call.lease_s, yields=call.yields)))
 
     def move(self, pending: PendingCall, call: calls.MoveSlices) -> None:
-        slices, share = slices_in(call.slices), self._share(pending, call)
+        slices, share = slices_in(call.slices), self._led(pending, call, call.term)
         pending.finish(Number(share.begin(call.term, call.giver, call.taker, slices, _reason(call.reason))))
 
     def cancel(self, pending: PendingCall, call: calls.CancelMoves) -> None:
         slices = slices_in(call.slices)
-        pending.finish(Number(self._share(pending, call).cancel(call.term, slices)))
+        pending.finish(Number(self._led(pending, call, call.term).cancel(call.term, slices)))
 
     def give(self, pending: PendingCall, call: calls.GiveSlices) -> None:
-        slices, share = slices_in(call.slices), self._share(pending, call)
+        slices, share = slices_in(call.slices), self._led(pending, call, call.term)
         pending.finish(Number(share.give(call.term, call.taker, slices, _reason(call.reason))))
 
     def seize(self, pending: PendingCall, call: calls.SeizeSeat) -> None:
-        pending.finish(Number(self._share(pending, call).seize(call.term, call.seat)))
+        pending.finish(Number(self._led(pending, call, call.term).seize(call.term, call.seat)))
 
     def drain(self, pending: PendingCall, call: calls.DrainSeat) -> None:
-        self._share(pending, call).drain(call.seat)
+        self._managed(pending, call).drain(call.seat)
         pending.finish(Done())
 
 
