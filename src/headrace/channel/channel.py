@@ -14,7 +14,6 @@ Not here: the file of the definitions (document.py), and how a change reaches th
 
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -60,8 +59,7 @@ if TYPE_CHECKING:
     from headrace.product import Batch, Product
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelStatistics:
+class ChannelStatistics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A channel now; counts of products are sums over its stations."""
 
     name: str

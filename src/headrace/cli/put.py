@@ -21,6 +21,7 @@ from headrace.cli.group import Command
 from headrace.cli.options import AGE, EXPIRY, FEED, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, progress_bar
 from headrace.cli.stream import put_patiently
+from headrace.decoding import Decoder
 from headrace.errors import HeadraceError, InvalidError, OptionError, PayloadError, PropertyError
 from headrace.log.append import in_halves
 from headrace.product.product import PRIORITY_DEFAULT, PRIORITY_MAX, SLICE_MAX
@@ -33,6 +34,7 @@ MANY_FILES = 20  # more files are summed up, with a progress bar
 STDIN = "-"
 CHUNK_BYTES = 1 << 20
 BATCH_LINES_MAX = 4096
+_VALUES: Decoder[PropertyValue] = Decoder(bool | int | float | str, encoding="json")
 _FIELDS = {"name", "path", "line"}
 
 Line = tuple[int, bytes]  # its number, from 1 on, and its bytes without the line feed
@@ -339,6 +341,6 @@ def properties_of(pairs: Sequence[str]) -> dict[str, PropertyValue]:
 
 def _value_of(text: str) -> PropertyValue:
     try:
-        return msgspec.json.decode(text, type=bool | int | float | str)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+        return _VALUES.decode(text)
+    except msgspec.DecodeError:
         return text

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.errors import HeadraceError, OptionError, ReplayError
 from headrace.timing.replay.run import folder, run_text
 from headrace.timing.replay.spacing import speed_text
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 COMMANDS = "pause, resume, seek PLACE, speed SPEED, status, stop"
 _LINE_BYTES_MAX = 1024
 _REPLY_BYTES_MAX = 1 << 16
+_REPLIES: Decoder[dict[str, Any]] = Decoder(dict[str, Any], bytes_max=_REPLY_BYTES_MAX, encoding="json")
 _REPLY_S = 30.0  # a seek may ask a distant site
 
 
@@ -106,7 +108,7 @@ def command(run: int, text: str) -> dict[str, Any]:
             caller.sendall(text.encode()[:_LINE_BYTES_MAX])
             caller.shutdown(socket.SHUT_WR)
             with caller.makefile("rb") as reply:
-                told: dict[str, Any] = msgspec.json.decode(reply.read(_REPLY_BYTES_MAX))
+                told = _REPLIES.decode(reply.read(_REPLY_BYTES_MAX))
     except (OSError, msgspec.DecodeError):
         raise ReplayError(
             f"no process replays run {run_text(run)} here", f"continue it: headrace replay --run {run_text(run)}"

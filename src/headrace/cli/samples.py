@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from headrace.decoding import Decoder
 from headrace.errors import InvalidError, OptionError
 from headrace.product import Product, PropertyValue
 from headrace.product.product import PRIORITY_DEFAULT, MadeProduct
@@ -59,6 +60,9 @@ class Sample:
     source: str
     product: Product
     has_payload: bool
+
+
+_DECODER: Decoder[SampleLine] = Decoder(SampleLine, encoding="json")
 
 
 def samples_of(
@@ -118,15 +122,15 @@ def _chosen(newest_first: Iterable[Product], wanted: Sequence[Selection]) -> Ite
 def _is_list(content: bytes) -> bool:
     """Whether the first line is a product in JSON."""
     try:
-        msgspec.json.decode(content.partition(b"\n")[0], type=SampleLine)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        _DECODER.decode(content.partition(b"\n")[0])
+    except msgspec.DecodeError:
         return False
     return True
 
 
 def _sample(source: str, text: bytes) -> Sample:
     try:
-        line = msgspec.json.decode(text, type=SampleLine)
+        line = _DECODER.decode(text)
         return Sample(source, _product(line), line.payload is not None)
     except (msgspec.DecodeError, InvalidError, ValueError) as error:
         hint = "give the output of `headrace watch --json` or `headrace cat --json`"

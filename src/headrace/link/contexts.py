@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ class Contexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     contexts: dict[str, Context] = {}
 
 
+_DECODER: Decoder[Contexts] = Decoder(Contexts, bytes_max=_BYTES_MAX, encoding="json")
+
+
 def contexts_path() -> Path:
     """The file, as the XDG base directory specification has it; a relative $XDG_CONFIG_HOME is ignored."""
     folder = os.environ.get("XDG_CONFIG_HOME", "")
@@ -74,11 +78,9 @@ def read_contexts() -> Contexts:
         log.info("no contexts: %s: %s", path, error.strerror)
         return Contexts()
     try:
-        if len(data) > _BYTES_MAX:
-            raise msgspec.ValidationError(f"it is larger than {_BYTES_MAX >> 20} MiB")
-        found = msgspec.json.decode(data, type=Contexts)
+        found = _DECODER.decode(data)
         _check(found)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise ConfigError(f"{path} is invalid: {error}", "correct the file, or move it away") from None
     return found
 

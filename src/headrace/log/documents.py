@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from headrace.decoding import Decoder, converted
 from headrace.errors import QueueDamagedError, QueueVersionError
 from headrace.log.seams import Storage
 
@@ -25,6 +26,7 @@ PART = ".part"
 Identity = tuple[int, int, int]
 
 Struct = TypeVar("Struct", bound=msgspec.Struct)
+_Version = int | float | str | bool | None  # what a damaged document may have in place of one
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]  # a document of one version as one of the next
 
 
@@ -61,8 +63,7 @@ def file_identity(path: Path) -> Identity | None:
 class Document(Generic[Struct]):
     """How documents of one kind are read and written; make one per kind, at import.
 
-    The decoders are made here, once: threads that use a msgspec type for the first time at the same moment can crash
-    the interpreter.
+    The decoders are made here, once (decoding.py).
     """
 
     def __init__(
@@ -83,9 +84,9 @@ class Document(Generic[Struct]):
         """
         self._version, self._field, self._remedy, self._upgrades = version, field, remedy, upgrades or {}
         self._unnamed = unnamed
-        self._head = msgspec.json.Decoder(msgspec.defstruct("Head", [(field, Any, unnamed)]))  # skips all the rest
-        self._plain = msgspec.json.Decoder(dict[str, Any])
-        self._struct = msgspec.json.Decoder(kind)
+        self._head: Decoder[Any] = Decoder(msgspec.defstruct("Head", [(field, _Version, unnamed)]), encoding="json")
+        self._plain: Decoder[dict[str, Any]] = Decoder(dict[str, Any], encoding="json")
+        self._struct: Decoder[Struct] = Decoder(kind, encoding="json")
         self._kind = kind
 
     def read(self, path: Path) -> Struct | None:
@@ -103,8 +104,8 @@ class Document(Generic[Struct]):
             if version == self._version:
                 return self._struct.decode(text)
             found = self._plain.decode(text)
-            return msgspec.convert(self._upgraded(path, found, version), self._kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return converted(self._upgraded(path, found, version), self._kind)
+        except msgspec.DecodeError as error:
             raise self.damaged(path, str(error)) from None
 
     def is_current(self, path: Path) -> bool:

@@ -18,7 +18,7 @@ from headrace.log.cursor import CursorFile
 from headrace.units import format_age, format_size
 
 
-class Rate(msgspec.Struct, frozen=True):
+class Rate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Per second, over the last `window_s` seconds."""
 
     window_s: float
@@ -27,7 +27,7 @@ class Rate(msgspec.Struct, frozen=True):
     duplicates: float
 
 
-class CursorStatistics(msgspec.Struct, frozen=True):
+class CursorStatistics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One cursor: its position, its lag, and what it lost."""
 
     name: str
@@ -38,7 +38,7 @@ class CursorStatistics(msgspec.Struct, frozen=True):
     lost_last: int | None
 
 
-class FeedStatistics(msgspec.Struct, frozen=True):
+class FeedStatistics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that was ever put into one feed of this queue."""
 
     feed: str
@@ -47,7 +47,7 @@ class FeedStatistics(msgspec.Struct, frozen=True):
     last: int
 
 
-class ClockReading(msgspec.Struct, frozen=True):
+class ClockReading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The clock of the queue: how far it is from that of the system, and how far it may be from the truth."""
 
     source: str  # none, system, ntp
@@ -55,7 +55,7 @@ class ClockReading(msgspec.Struct, frozen=True):
     bound_s: float | None  # None: unknown
 
 
-class Statistics(msgspec.Struct, frozen=True):
+class Statistics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A queue at one moment."""
 
     oldest: int  # sequence of the oldest product held

@@ -27,7 +27,7 @@ _NO_LIMIT = (1 << 63) - 1
 _UNKNOWN, _GONE = kernel.CODES["unknown_feed"], kernel.CODES["gone"]
 
 
-class Weights(msgspec.Struct, frozen=True):
+class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Stretches of a range, each of about STRETCH_BYTES: where each ends (not included), its bytes, its products."""
 
     ends: list[int]

@@ -24,6 +24,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.errors import BookmarkError, OptionError
 from headrace.log.follow import AnyFollower
 from headrace.log.log import Wanted
@@ -168,6 +169,6 @@ def explained(name: str) -> Iterator[None]:
 def decoded(name: str, text: bytes, kind: Any) -> Any:
     """A document of a bookmark. BookmarkError if it is damaged."""
     try:
-        return msgspec.json.decode(text, type=kind)
-    except msgspec.MsgspecError as error:
+        return Decoder[Any](kind, encoding="json").decode(text)
+    except msgspec.DecodeError as error:
         raise BookmarkError(f"{name} is damaged: {error}", "restore it with the results that belong to it") from None

@@ -35,7 +35,7 @@ _Text = Annotated[str, msgspec.Meta(max_length=1024)]
 _Feeds = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=4096)], ...], msgspec.Meta(max_length=FEEDS_MAX)]
 
 
-class Member(msgspec.Struct, frozen=True, omit_defaults=True):
+class Member(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A site, or a program at a site."""
 
     role: Role
@@ -54,7 +54,7 @@ class Member(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.role}:{self.name}"
 
 
-class MemberEvent(msgspec.Struct, frozen=True):
+class MemberEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What happened to a member, and when the observer noticed it."""
 
     kind: Literal["joined", "left", "changed"]
@@ -82,7 +82,7 @@ class MemberEvent(msgspec.Struct, frozen=True):
         return f"{self.member} {self.kind} ({self.reason})"
 
 
-class End(msgspec.Struct, frozen=True):
+class End(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a member left."""
 
     role: Role

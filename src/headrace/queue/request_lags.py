@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.errors import QueueDamagedError
 from headrace.log.documents import replace_file
 from headrace.product.cause import Cause
@@ -37,7 +38,7 @@ class RequestLags(msgspec.Struct, frozen=True):
     lags: list[RequestLag] = []
 
 
-_DECODER = msgspec.json.Decoder(RequestLags)
+_DECODER: Decoder[RequestLags] = Decoder(RequestLags, encoding="json")
 
 
 def read_lags(queue: Path, now_ns: int) -> list[RequestLag]:
@@ -47,7 +48,7 @@ def read_lags(queue: Path, now_ns: int) -> list[RequestLag]:
         found = _DECODER.decode(path.read_bytes())
     except FileNotFoundError:
         return []
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise QueueDamagedError(f"{path} is invalid: {error}", "delete it; the site writes a new one") from None
     return found.lags if abs(now_ns - found.saved_ns) < FRESH_S * 1e9 else []
 

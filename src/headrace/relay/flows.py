@@ -27,7 +27,7 @@ _ONE = np.uint64(1)
 Mask = npt.NDArray[np.bool_]
 
 
-class FlowStatistics(msgspec.Struct, frozen=True):
+class FlowStatistics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One origin's feed since the start. Latencies are in seconds, None if nothing has come."""
 
     origin: str

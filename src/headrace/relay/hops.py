@@ -21,6 +21,7 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.errors import QueueDamagedError
 from headrace.log.documents import replace_file
 from headrace.relay.messages.source import Source
@@ -44,7 +45,7 @@ class Hop(msgspec.Struct, frozen=True, array_like=True):
     sources: tuple[Source, ...] = ()
 
 
-_DECODER = msgspec.json.Decoder(list[Hop])
+_DECODER: Decoder[list[Hop]] = Decoder(list[Hop], encoding="json")
 
 
 def read_hops(queue: Path) -> list[Hop]:
@@ -54,7 +55,7 @@ def read_hops(queue: Path) -> list[Hop]:
         return _DECODER.decode(path.read_bytes())
     except FileNotFoundError:
         return []
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise QueueDamagedError(f"{path} is invalid: {error}", "delete it; the site writes a new one") from None
 
 

@@ -117,7 +117,7 @@ class Exchanged(NamedTuple):
     pause_s: float = 0.0  # a site with many nodes asks for so much time until the next confirmation
 
 
-class NodeState(msgspec.Struct, frozen=True):
+class NodeState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One seat, as others see it."""
 
     seat: int
@@ -134,7 +134,7 @@ class NodeState(msgspec.Struct, frozen=True):
     busy_s: float
 
 
-class Session(msgspec.Struct, frozen=True):
+class Session(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A load-balancing session, in the order of its times; 0: not yet."""
 
     number: int
@@ -180,7 +180,7 @@ class ShareState(NamedTuple):
     counters: dict[str, int]  # lost, lost_last, failed, parked, refused, sessions, cancelled, deaths
 
 
-class Parked(msgspec.Struct, frozen=True):
+class Parked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A product that was given up after too many attempts."""
 
     slice: int

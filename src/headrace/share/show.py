@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from headrace.decoding import Decoder
 from headrace.share.interface import Load, NodeState, Parked, Sample, Session, ShareState, ShareTerms
 from headrace.share.layout import PARKED, SAMPLES, SESSIONS, Table, epochs_of, owners_of, takers_of
 from headrace.share.ownership import Ownership
@@ -12,7 +13,7 @@ from headrace.share.sessions import REASONS, Moment
 
 _OUTCOMES: tuple[Literal["running", "done", "cancelled", "dead"], ...] = ("running", "done", "cancelled", "dead")
 _SHOWN = 100  # sessions in a state
-_LOAD = msgspec.json.Decoder(Load)
+_LOAD: Decoder[Load] = Decoder(Load, encoding="json")
 
 
 def state_of(own: Ownership, terms: ShareTerms, now: Moment, head: int) -> ShareState:
@@ -64,7 +65,7 @@ def _node(own: Ownership, seat: int, slices: int, now: Moment) -> NodeState:
 def _load(entry: Any) -> Load:
     try:
         return _LOAD.decode(bytes(entry["load"])) if entry["load_bytes"] else Load()
-    except (msgspec.MsgspecError, UnicodeDecodeError):  # damaged: it will be reported again
+    except msgspec.DecodeError:  # damaged: it will be reported again
         return Load()
 
 

@@ -10,7 +10,7 @@ from headrace.product.cause import Cause
 from headrace.units import format_age
 
 
-class StationStatistics(msgspec.Struct, frozen=True):
+class StationStatistics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One station now. Products that it did not deliver are counted by cause."""
 
     name: str
@@ -58,7 +58,7 @@ class StationStatistics(msgspec.Struct, frozen=True):
         return {cause: count for cause, count in counts.items() if count}
 
 
-class ConsumerStatistics(msgspec.Struct, frozen=True):
+class ConsumerStatistics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One consumer now."""
 
     station: str
@@ -72,7 +72,7 @@ class ConsumerStatistics(msgspec.Struct, frozen=True):
     alive: bool
 
 
-class Lag(msgspec.Struct, frozen=True):
+class Lag(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How far a station is behind."""
 
     products: int  # unacknowledged, retries included
@@ -93,7 +93,7 @@ class Lag(msgspec.Struct, frozen=True):
         )  # fmt: skip
 
 
-class Parked(msgspec.Struct, frozen=True):
+class Parked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A product that was parked after too many deliveries."""
 
     sequence: int

@@ -54,7 +54,7 @@ VALUES: dict[str, tuple[Any, ...]] = {  # a word of the page: the types that it 
     "queue id": (QueueId,), "5 integers": (tuple[int, int, int, int, int],), "Weights": (Weights,),
     "list of Member": (member_calls.MemberChanges.__annotations__["members"],),
     "list of End": (member_calls.MemberChanges.__annotations__["ends"],),
-    "map": (dict[str, Any], QueueConfig, ShareTerms), "column": (share_calls.Column,),
+    "map": (dict[str, Any], replies.ErrorDetails, QueueConfig, ShareTerms), "column": (share_calls.Column,),
     "seat": (share_calls.SeatNumber,), "instance": (share_calls.Instance,),
     "list of up to 4,096 integers, or nil": (share_calls.Sequences | None,),
     "Marked or nil": (share_calls.Marked | None,), "Worked or nil": (share_calls.Worked | None,),

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.payload.fragments.manifest import Manifest
 
 DONE_MAX = 10_000
@@ -26,6 +27,9 @@ class _Done(msgspec.Struct, frozen=True, array_like=True):
     name: str
     run: str
     was: Identity | None  # None: unknown
+
+
+_DECODER: Decoder[_Done] = Decoder(_Done, encoding="json")
 
 
 def identity_of(found: os.stat_result) -> Identity:
@@ -45,7 +49,7 @@ class Finished:
         lines = path.read_bytes().splitlines() if path.exists() else []
         for line in lines[-DONE_MAX:]:
             try:
-                self._keep(msgspec.json.decode(line, type=_Done))
+                self._keep(_DECODER.decode(line))
             except msgspec.DecodeError:  # it was cut off
                 continue
         if len(lines) > DONE_MAX:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.errors import TransferError
 from headrace.payload.fragments.finished import Finished
 from headrace.payload.fragments.names import STATE_FOLDER
@@ -24,6 +25,9 @@ class _State(msgspec.Struct):
     receiver: str
     positions: dict[str, int] = {}  # by the uuid of the queue and the feed
     seen: dict[str, int] = {}  # by origin
+
+
+_DECODER: Decoder[_State] = Decoder(_State, encoding="json")
 
 
 class Inbox:
@@ -69,6 +73,6 @@ class Inbox:
 
     def _load(self) -> _State:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=_State)
+            return _DECODER.decode(self._path.read_bytes())
         except (OSError, msgspec.DecodeError):
             return _State(os.urandom(8).hex())

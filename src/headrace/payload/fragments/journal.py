@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from headrace.decoding import Decoder
 from headrace.errors import HeadraceError
 from headrace.payload.fragments.manifest import HASH_BYTES, Manifest, check_manifest
 
@@ -47,6 +48,9 @@ class Journaled:
     valid_bytes: int  # what is behind is cut off
 
 
+_DECODER: Decoder[_Head] = Decoder(_Head, bytes_max=_HEAD_BYTES_MAX, encoding="json")
+
+
 def boot_id() -> str:
     """Different after each start of the machine; empty if the system does not say."""
     try:
@@ -72,9 +76,9 @@ def decode_journal(content: bytes) -> Journaled | None:
     if not found:
         return None
     try:
-        head = msgspec.json.decode(line, type=_Head)
+        head = _DECODER.decode(line)
         check_manifest(head.manifest)
-    except (msgspec.DecodeError, ValueError, HeadraceError):
+    except (msgspec.DecodeError, HeadraceError):
         return None
     records = content[len(line) + 1 :]
     entries = _entries_of(records, head.manifest.count)

@@ -21,6 +21,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from blake3 import blake3
 
+from headrace.decoding import Decoder
 from headrace.errors import FabricMessageError
 from headrace.payload.fragments.names import check_name
 from headrace.payload.fragments.ranges import numbers_of
@@ -99,24 +100,20 @@ def zeros_hash(length: int) -> bytes:
     return hash_of(bytes(length))
 
 
-_DECODER = msgspec.json.Decoder(Manifest)
+_DECODER: Decoder[Manifest] = Decoder(Manifest, bytes_max=MANIFEST_BYTES_MAX, encoding="json")
 encode_manifest = msgspec.json.Encoder().encode
 
 
 def decode_manifest(payload: bytes | memoryview) -> Manifest:
     """The manifest in a product, checked; FabricMessageError names what is invalid."""
-    return check_manifest(decode_document(_DECODER, payload, MANIFEST_BYTES_MAX, "manifest"))
+    return check_manifest(decode_document(_DECODER, payload, "manifest"))
 
 
-def decode_document(
-    decoder: "msgspec.json.Decoder[Document]", payload: bytes | memoryview, bytes_max: int, what: str
-) -> Document:
+def decode_document(decoder: Decoder[Document], payload: bytes | memoryview, what: str) -> Document:
     """A manifest or a receipt that a stranger may have sent; FabricMessageError if it is too large or invalid."""
-    if len(payload) > bytes_max:
-        raise FabricMessageError(f"the {what} has {len(payload)} bytes", f"the limit is {bytes_max}")
     try:
         return decoder.decode(payload)
-    except (msgspec.DecodeError, ValueError) as error:
+    except msgspec.DecodeError as error:
         raise FabricMessageError(f"the {what} is invalid: {error}", "it is ignored") from None
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.errors import FabricMessageError
 from headrace.payload.fragments.manifest import FRAGMENTS_MAX, Place, Size, decode_document
 
@@ -23,7 +24,7 @@ _Text = Annotated[str, msgspec.Meta(max_length=2000)]
 State = Literal["unknown", "receiving", "waiting", "done", "refused"]
 
 
-class TransferState(msgspec.Struct, frozen=True, omit_defaults=True):
+class TransferState(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One transfer at one receiver.
 
     unknown     fragments have come, and no manifest: the sender puts it again
@@ -40,7 +41,7 @@ class TransferState(msgspec.Struct, frozen=True, omit_defaults=True):
     problem: _Text = ""
 
 
-class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
+class Receipt(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What one receiver says about transfers of one origin."""
 
     receiver: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
@@ -54,7 +55,7 @@ class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
     transfers: Annotated[list[TransferState], msgspec.Meta(max_length=TRANSFERS_MAX)] = []
 
 
-_DECODER = msgspec.json.Decoder(Receipt)
+_DECODER: Decoder[Receipt] = Decoder(Receipt, bytes_max=RECEIPT_BYTES_MAX, encoding="json")
 encode_receipt = msgspec.json.Encoder().encode
 
 
@@ -64,7 +65,7 @@ def receipts_feed(feed: str) -> str:
 
 def decode_receipt(payload: bytes | memoryview) -> Receipt:
     """The receipt in a product; FabricMessageError names what is invalid."""
-    receipt = decode_document(_DECODER, payload, RECEIPT_BYTES_MAX, "receipt")
+    receipt = decode_document(_DECODER, payload, "receipt")
     if receipt.version != VERSION:
         raise FabricMessageError(f"the receipt has version {receipt.version}", "run the same version at both ends")
     return receipt

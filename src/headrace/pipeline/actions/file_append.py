@@ -31,6 +31,7 @@ from typing import IO
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.errors import PipelineError, TargetError
 from headrace.log.documents import replace_file
 from headrace.log.locks import FileLockedError, locked
@@ -66,7 +67,7 @@ class Record(msgspec.Struct, frozen=True):
     files: list[Touched]
 
 
-_DECODER = msgspec.json.Decoder(Record)
+_DECODER: Decoder[Record] = Decoder(Record, encoding="json")
 
 
 class Spool:

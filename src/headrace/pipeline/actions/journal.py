@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.errors import PipelineError
 from headrace.log.documents import PART, replace_file
 from headrace.pipeline.actions.action import Counts
@@ -34,7 +35,7 @@ class Entry(Counts, frozen=True, kw_only=True):
     action: str  # a digest: another action under the same name has done nothing yet
 
 
-_DECODER = msgspec.json.Decoder(Entry)  # made at import: first use of a type in two threads is unsafe in msgspec
+_DECODER: Decoder[Entry] = Decoder(Entry, encoding="json")
 
 
 class Journal:

@@ -23,6 +23,7 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from headrace.decoding import Decoder
 from headrace.errors import PipelineError
 from headrace.log.documents import replace_file
 from headrace.pipeline.actions.disk import DISK, disk_error, make_folder
@@ -37,7 +38,7 @@ class TableSchema(msgspec.Struct, frozen=True):
     partition_by: list[str]
 
 
-_DECODER = msgspec.json.Decoder(TableSchema)
+_DECODER: Decoder[TableSchema] = Decoder(TableSchema, encoding="json")
 
 
 def schema_of(schema: StructType, partition_by: Sequence[str]) -> TableSchema:

@@ -26,6 +26,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.decoding import Decoder
 from headrace.errors import PipelineError, TargetError
 from headrace.log.documents import replace_file
 from headrace.pipeline.actions.action import Context
@@ -57,7 +58,7 @@ class Ready(msgspec.Struct, frozen=True):
     partition_by: list[str]
 
 
-_DECODER = msgspec.json.Decoder(Ready)
+_DECODER: Decoder[Ready] = Decoder(Ready, encoding="json")
 
 
 class Stage:

@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from headrace.decoding import Decoder
 from headrace.pipeline.actions.prepared import (
     ORIGIN,
     PreparedRow,
@@ -145,7 +146,8 @@ def _indexed(action: int, places: list[int], rows: pa.RecordBatch, recipe: Recip
 # --- on the driver ----------------------------------------------------------------------------------
 
 _Entry = tuple[int, int | None, str | None, str | None, list[str | None], str | None]  # place, origin, texts, error
-_encode, _ENTRIES = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(list[_Entry])
+_encode = msgspec.msgpack.Encoder().encode
+_ENTRIES: Decoder[list[_Entry]] = Decoder(list[_Entry])
 
 
 class _Slice:

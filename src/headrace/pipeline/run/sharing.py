@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.errors import PipelineError
 from headrace.log.documents import replace_file
 from headrace.pipeline.actions.disk import DISK, disk_error
@@ -64,7 +65,7 @@ class Query:
         return self.name != self.rules[0].name
 
 
-_RECORD = msgspec.json.Decoder(Record)
+_RECORD: Decoder[Record] = Decoder(Record, encoding="json")
 
 
 def arranged(

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.errors import PipelineError
 from headrace.log.documents import replace_file
 from headrace.pipeline.rules.rule import PipelineTerms
@@ -51,7 +52,7 @@ class JobStatus(msgspec.Struct):
     rules: list[RuleStatus]
 
 
-_STATUS = msgspec.json.Decoder(JobStatus)
+_STATUS: Decoder[JobStatus] = Decoder(JobStatus, encoding="json")
 
 
 def save_status(terms: PipelineTerms, path: Path, rules: Sequence[RuleStatus]) -> None:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.errors import FabricMessageError
 from headrace.relay.messages.page import VERSION, QueueId, Sequence64, SiteName, StreamName
 from headrace.relay.messages.version import check_version, other_version
@@ -13,6 +14,7 @@ INTERVAL_S_MIN, INTERVAL_S_MAX = 0.01, 60.0
 _SILENT_BEATS = 3  # so many in a row do not get lost
 _SILENT_S_MIN = 3.0
 FEEDS_MAX = 4096  # listed by name; if more feeds have changed, subscribers query the log
+BEAT_BYTES_MAX = 8 << 20
 IntervalMs = Annotated[int, msgspec.Meta(ge=int(1000 * INTERVAL_S_MIN), le=int(1000 * INTERVAL_S_MAX))]
 _FeedName = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
@@ -38,7 +40,7 @@ def silence_s(interval_ms: int) -> float:
     return max(_SILENT_S_MIN, _SILENT_BEATS * interval_ms / 1000)
 
 
-_DECODER = msgspec.msgpack.Decoder(Beat)
+_DECODER: Decoder[Beat] = Decoder(Beat, bytes_max=BEAT_BYTES_MAX)
 encode_beat = msgspec.msgpack.Encoder().encode
 
 
@@ -46,7 +48,7 @@ def decode_beat(payload: bytes) -> Beat:
     """The beat in a message; FabricMessageError if it is invalid."""
     try:
         beat = _DECODER.decode(payload)
-    except (msgspec.DecodeError, ValueError) as error:
+    except msgspec.DecodeError as error:
         check_version("a beat", payload, VERSION)
         raise FabricMessageError(f"invalid beat: {error}", "its sender is not a Headrace site") from None
     if beat.version != VERSION:

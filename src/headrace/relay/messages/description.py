@@ -33,7 +33,7 @@ Zid = Annotated[str, msgspec.Meta(max_length=32)]
 Thing = TypeVar("Thing")
 
 
-class LinkStatus(msgspec.Struct, frozen=True):
+class LinkStatus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One link of the site's session, and what is at its other end: a router, a peer or a client."""
 
     zid: Zid
@@ -41,7 +41,7 @@ class LinkStatus(msgspec.Struct, frozen=True):
     address: str
 
 
-class FeedStatus(msgspec.Struct, frozen=True):
+class FeedStatus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What was ever put into the site's queue under one feed, here or elsewhere."""
 
     feed: str
@@ -50,7 +50,7 @@ class FeedStatus(msgspec.Struct, frozen=True):
     put_here: bool = False  # some of it was put here
 
 
-class RequestStatus(msgspec.Struct, frozen=True):
+class RequestStatus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One request of the site."""
 
     name: str
@@ -66,7 +66,7 @@ class RequestStatus(msgspec.Struct, frozen=True):
     left_out: dict[Cause, int]  # by all sites that have served it
 
 
-class UpstreamStatus(msgspec.Struct, frozen=True):
+class UpstreamStatus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One site that serves one request."""
 
     request: str
@@ -94,7 +94,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     page_bytes: int = 0  # and without compression of the link
 
 
-class StreamStatus(msgspec.Struct, frozen=True):
+class StreamStatus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One stream of the site's live path."""
 
     name: str
@@ -105,7 +105,7 @@ class StreamStatus(msgspec.Struct, frozen=True):
     has_listeners: bool
 
 
-class Problem(msgspec.Struct, frozen=True):
+class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Something that an operator of the site should look at (site/problems.py)."""
 
     kind: Annotated[str, msgspec.Meta(max_length=32)]
@@ -115,7 +115,7 @@ class Problem(msgspec.Struct, frozen=True):
     age_s: float = 0.0  # since it last happened; 0: it lasts
 
 
-class Description(msgspec.Struct, frozen=True):
+class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A site at one moment."""
 
     site: SiteName

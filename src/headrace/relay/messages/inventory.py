@@ -24,7 +24,7 @@ ORIGINS_MAX = 4096
 Numbers = npt.NDArray[np.uint64]
 
 
-class InventoryReply(msgspec.Struct, frozen=True):
+class InventoryReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the selection wants of the log behind `after` up to `upto`; columns, one value for each product."""
 
     queue: QueueId

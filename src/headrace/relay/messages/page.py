@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from headrace.decoding import Decoder
 from headrace.errors import FabricMessageError, RecordsDamagedError
 from headrace.log.records import Names, read_batch
 from headrace.product.batch import Batch, rows_behind
@@ -27,6 +28,7 @@ from headrace.relay.messages.version import check_version, other_version
 
 VERSION = 2
 PAGE_BYTES_MAX = 1 << 30  # of records; a session admits a little more, for the head
+HEAD_BYTES_MAX = 16 << 20
 
 Sequence64 = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 SiteName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
@@ -67,7 +69,7 @@ class Page:
         return len(self.columns)
 
 
-_HEAD = msgspec.msgpack.Decoder(PageHead)
+_HEAD: Decoder[PageHead] = Decoder(PageHead, bytes_max=HEAD_BYTES_MAX)
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -126,7 +128,7 @@ def decode_head(attachment: bytes) -> PageHead:
     """The head in an attachment; FabricMessageError if it is invalid."""
     try:
         head = _HEAD.decode(attachment)
-    except (msgspec.DecodeError, ValueError) as error:
+    except msgspec.DecodeError as error:
         check_version("a page", attachment, VERSION)
         raise FabricMessageError(f"invalid head of a page: {error}", "its sender is not a Headrace site") from None
     if head.version != VERSION:

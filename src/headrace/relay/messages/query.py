@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.errors import FabricMessageError
 from headrace.log.dictionaries import DICTIONARY_BYTES_MAX
 from headrace.relay.messages.beat import INTERVAL_S, IntervalMs
@@ -24,6 +25,8 @@ BYTES_MAX = 64 << 20
 MEASURES_MAX = 10
 PATTERNS_MAX = 4096
 SOURCES_MAX = 256
+QUERY_BYTES_MAX = 1 << 20
+REPLY_BYTES_MAX = 16 << 20
 
 FeedText = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
@@ -93,7 +96,7 @@ class Measure(msgspec.Struct, tag="measure", frozen=True, forbid_unknown_fields=
     times: Annotated[int, msgspec.Meta(ge=1, le=MEASURES_MAX)]
 
 
-class IdentifyReply(msgspec.Struct, frozen=True):
+class IdentifyReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The site's name, its queue, and what the queue holds."""
 
     site: SiteName
@@ -110,16 +113,16 @@ class IdentifyReply(msgspec.Struct, frozen=True):
     receivable: Annotated[tuple[FeedText, ...], msgspec.Meta(max_length=PATTERNS_MAX)] = ("**",)  # by you: patterns
 
 
-class ResolveReply(msgspec.Struct, frozen=True):
+class ResolveReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sequence: Sequence64
 
 
-class LocateReply(msgspec.Struct, frozen=True):
+class LocateReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue: QueueId
     sequences: Annotated[bytes, msgspec.Meta(max_length=8 * ROWS_MAX)]  # 8 bytes for each signature; 0: it is not held
 
 
-class TraceReply(msgspec.Struct, frozen=True):
+class TraceReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All products of the range came from the sources, but for those from `rest_first` to `rest_last`.
 
     These were put here, or it is not known from where they came. The rest is empty if its first is the greater one.
@@ -131,17 +134,17 @@ class TraceReply(msgspec.Struct, frozen=True):
     rest_last: Sequence64
 
 
-class DictionaryReply(msgspec.Struct, frozen=True):
+class DictionaryReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Empty if the site lacks the dictionary, or the client may not receive products of its feed."""
 
     dictionary: Annotated[bytes, msgspec.Meta(max_length=DICTIONARY_BYTES_MAX + 4096)]  # as log/dictionaries.py has it
 
 
-class ListenReply(msgspec.Struct, frozen=True):
+class ListenReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stream: StreamName
 
 
-class MeasureReply(msgspec.Struct, frozen=True):
+class MeasureReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: Annotated[tuple[float, ...], msgspec.Meta(max_length=MEASURES_MAX)]  # one for each reply
 
 
@@ -150,7 +153,7 @@ class Unreachable(Exception):  # noqa: N818
 
 
 Query = Identify | Resolve | Read | Inventory | Locate | Trace | Listen | GetDictionary | Describe | Measure
-_REPLIES = (
+REPLIES = (
     IdentifyReply,
     ResolveReply,
     InventoryReply,
@@ -161,9 +164,8 @@ _REPLIES = (
     MeasureReply,
     Description,
 )
-_QUERY_DECODER = msgspec.msgpack.Decoder(Query)
-# Made at import: threads that use a msgspec type for the first time at the same moment can crash the interpreter.
-_REPLY_DECODERS: dict[type, msgspec.msgpack.Decoder[Any]] = {kind: msgspec.msgpack.Decoder(kind) for kind in _REPLIES}
+_QUERY_DECODER: Decoder[Query] = Decoder(Query, bytes_max=QUERY_BYTES_MAX)
+_REPLY_DECODERS: dict[type, Decoder[Any]] = {kind: Decoder(kind, bytes_max=REPLY_BYTES_MAX) for kind in REPLIES}
 encode = msgspec.msgpack.Encoder().encode
 
 
@@ -180,9 +182,8 @@ def selection_in(query: "Read | Inventory | Locate | Listen") -> Selection:
 def decode_query(payload: bytes) -> Query:
     """The query in a message; FabricMessageError if it is invalid."""
     try:
-        query: Query = _QUERY_DECODER.decode(payload)
-        return query
-    except (msgspec.DecodeError, ValueError) as error:
+        return _QUERY_DECODER.decode(payload)
+    except msgspec.DecodeError as error:
         raise FabricMessageError(f"invalid query: {error}", "run the same Headrace version at both sites") from None
 
 
@@ -190,7 +191,7 @@ def decode_reply(payload: bytes, kind: type, site: str) -> Any:
     """The short reply of a site, a `kind`; FabricMessageError if it is invalid."""
     try:
         return _REPLY_DECODERS[kind].decode(payload)
-    except (msgspec.DecodeError, ValueError) as error:
+    except msgspec.DecodeError as error:
         raise FabricMessageError(
             f"invalid reply of site {site}: {error}", "run the same Headrace version at both sites"
         ) from None

@@ -6,6 +6,7 @@ the reason, after a message failed: a message that decodes costs nothing more.
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.errors import FabricMessageError
 
 
@@ -15,14 +16,14 @@ class _Versioned(msgspec.Struct, frozen=True, array_like=True):
     version: int
 
 
-_DECODER = msgspec.msgpack.Decoder(_Versioned)
+_DECODER: Decoder[_Versioned] = Decoder(_Versioned, bytes_max=16 << 20)
 
 
 def check_version(what: str, message: bytes, known: int) -> None:
     """FabricMessageError if the message has another version than `known`; nothing if it has no version at all."""
     try:
         version = _DECODER.decode(message).version
-    except (msgspec.DecodeError, ValueError):
+    except msgspec.DecodeError:
         return
     if version != known:
         raise other_version(what, version, known)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.log.documents import replace_file
 from headrace.product.cause import LostBy
 from headrace.relay.receive.counts import Tally, UpstreamStatistics
@@ -33,7 +34,7 @@ class Loss(msgspec.Struct, frozen=True):
     at_ns: dict[LostBy, int]  # the latest of each cause, since 1970
 
 
-_DECODER = msgspec.json.Decoder(list[Loss])
+_DECODER: Decoder[list[Loss]] = Decoder(list[Loss], encoding="json")
 
 
 class LossFile:
@@ -49,7 +50,7 @@ class LossFile:
             self._written = _DECODER.decode(self._path.read_bytes())
         except FileNotFoundError:
             return
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (OSError, msgspec.DecodeError) as error:
             log.warning("earlier losses are not known: %s: %s", self._path, error)
             return
         known = tally.upstreams()

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.errors import FabricMessageError
 from headrace.product import put
 from headrace.relay.messages.page import Sequence64
@@ -304,6 +305,10 @@ Call = (
 )  # fmt: skip
 
 
+COLUMNS_BYTES_MAX = 256 << 20
+_VALUES = {str, bytes, int, float, bool, type(None)}  # of a fact; or a list of them
+
+
 class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The arguments of `put_many` besides the payloads: one value for all, or one for each."""
 
@@ -312,11 +317,15 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     facts: dict[str, Any] = {}  # as log/columns.py packs them, which also checks them
 
 
-_COLUMNS = msgspec.msgpack.Decoder(Columns)
+_COLUMNS: Decoder[Columns] = Decoder(Columns, bytes_max=COLUMNS_BYTES_MAX)
 
 
 def decode_columns(columns: bytes) -> Columns:
     try:
-        return _COLUMNS.decode(columns)
-    except (msgspec.DecodeError, ValueError) as error:
+        found = _COLUMNS.decode(columns)
+        for name, fact in found.facts.items():
+            if not set(map(type, fact if isinstance(fact, list) else [fact])) <= _VALUES:
+                raise msgspec.DecodeError(f"{name!r} is not a column")
+    except msgspec.DecodeError as error:
         raise FabricMessageError(f"the columns of a put_many are invalid: {error}", "nothing was stored") from None
+    return found

@@ -16,6 +16,7 @@ import hashlib
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.errors import FabricMessageError
 from headrace.relay.messages.page import QueueId, Sequence64
 from headrace.remote.protocol.calls import Call, Numbered
@@ -44,18 +45,16 @@ class _First(msgspec.Struct, frozen=True, array_like=True):
     version: int
 
 
-_ENVELOPE = msgspec.msgpack.Decoder(Envelope)
-_FIRST = msgspec.msgpack.Decoder(_First)
+_ENVELOPE: Decoder[Envelope] = Decoder(Envelope, bytes_max=HEAD_BYTES_MAX)
+_FIRST: Decoder[_First] = Decoder(_First, bytes_max=HEAD_BYTES_MAX)
 encode = msgspec.msgpack.Encoder().encode
 
 
 def decode_head(head: bytes) -> Envelope | Hello:
     """The call or the hello in an attachment; FabricMessageError names what is invalid."""
-    if len(head) > HEAD_BYTES_MAX:
-        raise FabricMessageError(f"the call has {len(head)} bytes", f"the limit is {HEAD_BYTES_MAX} bytes")
     try:
         envelope = _ENVELOPE.decode(head)
-    except (msgspec.DecodeError, ValueError) as error:
+    except msgspec.DecodeError as error:
         return _hello_in(head, error)
     check_spoken(envelope.version)
     if bool(envelope.number) != isinstance(envelope.call, Numbered):
@@ -68,7 +67,7 @@ def _hello_in(head: bytes, error: Exception) -> Hello:
     """The hello in an attachment that is no valid call; a call of another version is refused by its version."""
     try:
         version = _FIRST.decode(head).version
-    except (msgspec.DecodeError, ValueError):
+    except msgspec.DecodeError:
         version = None
     if version == HELLO:
         return decode_hello(head)

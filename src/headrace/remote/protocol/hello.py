@@ -10,14 +10,16 @@ far. The site remembers nothing: each call has its version.
 VERSION is raised by every change of a call, of an envelope, or of the meaning of a reply. OLDEST_VERSION is raised to
 VERSION as well, unless the change only adds calls, or members of calls that have a default. Then client and site of the
 versions before it still understand each other, whichever of them is newer: a member that has its default is not sent,
-and a site refuses a call that it does not know. New members of replies have a default and need no version, because
-clients ignore members that they do not know (newer.py). docs/protocol.md lists the versions.
+and a site refuses a call that it does not know. A new member of a reply needs a new version too, because a client
+refuses members that it does not know: a site sends it only to clients that speak that version. docs/protocol.md lists
+the versions.
 """
 
 from typing import Annotated, Final, Literal
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.errors import FabricMessageError
 from headrace.remote.protocol.replies import Welcome
 
@@ -28,6 +30,7 @@ OLDEST_VERSION = 9  # that clients and sites of VERSION speak, too
 HELLO: Final = 0  # the first element of a hello, where a call has its version
 
 _Version = Annotated[int, msgspec.Meta(ge=1, le=(1 << 31) - 1)]
+HELLO_BYTES_MAX = 64 << 10
 _REMEDY = "update the older of the two"
 
 
@@ -39,14 +42,14 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     highest: _Version
 
 
-_HELLO = msgspec.msgpack.Decoder(Hello)
+_HELLO: Decoder[Hello] = Decoder(Hello, bytes_max=HELLO_BYTES_MAX)
 
 
 def decode_hello(head: bytes) -> Hello:
     """The hello in an attachment; FabricMessageError names what is invalid."""
     try:
         hello = _HELLO.decode(head)
-    except (msgspec.DecodeError, ValueError) as error:
+    except msgspec.DecodeError as error:
         raise FabricMessageError(
             f"the hello is invalid: {error}", "send [0, lowest version, highest version]"
         ) from None

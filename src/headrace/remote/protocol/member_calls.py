@@ -24,7 +24,7 @@ class WatchMembers(CallStruct, frozen=True):
     wait_s: Wait = 0.0
 
 
-class MemberChanges(msgspec.Struct, frozen=True, tag=str.lower, omit_defaults=True):
+class MemberChanges(msgspec.Struct, frozen=True, tag=str.lower, omit_defaults=True, forbid_unknown_fields=True):
     """Members that are new or have changed, and how others left; of a whole list, all that are there."""
 
     list_id: str

@@ -12,13 +12,13 @@ import msgspec
 from headrace import errors
 from headrace.channel.channel import ChannelStatistics
 from headrace.channel.document import Definition
+from headrace.decoding import Decoder
 from headrace.errors import FabricError, FabricMessageError, HeadraceError, ProductDamagedError
 from headrace.log.config import QueueConfig
 from headrace.log.statistics import Statistics
 from headrace.log.weights import Weights
 from headrace.relay.messages.page import QueueId, Sequence64, SiteName
 from headrace.remote.protocol.member_calls import MemberChanges
-from headrace.remote.protocol.newer import without_unknown
 from headrace.remote.protocol.share_replies import Seated, SeatTold, ShareOpened, ShareTold
 from headrace.station.conflicts import Conflict
 from headrace.station.statistics import ConsumerStatistics, Parked, StationStatistics
@@ -26,14 +26,17 @@ from headrace.station.terms import StationTerms
 from headrace.text import visible
 
 PLACE_BYTES = 24
+REPLY_BYTES_MAX = 256 << 20  # without the records of products
+_Plain = str | int | float | bool | None
+ErrorDetails = dict[str, _Plain | list[str | dict[str, _Plain | list[str]]]]  # lists of texts, or of conflicts
 
 
-class _Reply(msgspec.Struct, frozen=True, tag=str.lower, omit_defaults=True):
+class _Reply(msgspec.Struct, frozen=True, tag=str.lower, omit_defaults=True, forbid_unknown_fields=True):
     pass
 
 
-class Welcome(_Reply, frozen=True):
-    """The reply to a hello: the version of the protocol to use (hello.py)."""
+class Welcome(_Reply, frozen=True, forbid_unknown_fields=False):
+    """The reply to a hello: the version of the protocol to use (hello.py). It alone may have unknown members."""
 
     version: int
 
@@ -44,7 +47,7 @@ class Failure(_Reply, frozen=True):
     error: str  # the name of its class
     problem: str
     hint: str = ""
-    details: dict[str, Any] = {}
+    details: ErrorDetails = {}
 
 
 class StillBlocked(_Reply, frozen=True, tag="again"):
@@ -165,26 +168,15 @@ Reply = (
     | Seated | SeatTold | ShareTold
 )  # fmt: skip
 
-_REPLY = msgspec.msgpack.Decoder(Reply)
+_REPLY: Decoder[Reply] = Decoder(Reply, bytes_max=REPLY_BYTES_MAX)
 
 
 def decode_reply(head: bytes) -> Reply:
-    """The reply in an attachment; members that only a newer site knows are ignored."""
+    """The reply in an attachment; FabricMessageError names what is invalid."""
     try:
-        reply: Reply = _REPLY.decode(head)
-    except (msgspec.DecodeError, ValueError) as error:
-        reply = _newer_reply(head, error)
-    return reply
-
-
-def _newer_reply(head: bytes, error: Exception) -> Reply:
-    """The known part of a reply that failed to decode."""
-    try:
-        known = without_unknown(msgspec.msgpack.decode(head), msgspec.inspect.type_info(Reply))
-        reply: Reply = msgspec.convert(known, Reply)
-    except (msgspec.DecodeError, ValueError):
+        return _REPLY.decode(head)
+    except msgspec.DecodeError as error:
         raise FabricMessageError(f"the reply is invalid: {error}", "run the same version at both ends") from None
-    return reply
 
 
 # --- errors -----------------------------------------------------------------------------------------

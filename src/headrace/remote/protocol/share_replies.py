@@ -12,7 +12,7 @@ from headrace.share.interface import Exchanged, Holding, NodeState, Parked, Samp
 from headrace.share.layout import PARKED, SAMPLES, SEATS
 
 
-class _Reply(msgspec.Struct, frozen=True, tag=str.lower, omit_defaults=True):
+class _Reply(msgspec.Struct, frozen=True, tag=str.lower, omit_defaults=True, forbid_unknown_fields=True):
     pass
 
 
@@ -26,7 +26,7 @@ class Seated(_Reply, frozen=True):
     name: str
 
 
-class Held(msgspec.Struct, frozen=True, omit_defaults=True):
+class Held(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a seat holds: columns with one entry for each slice that it owns, and the slices that come to it."""
 
     slices: Column  # u32
@@ -78,7 +78,7 @@ class SeatTold(_Reply, frozen=True):
         return Exchanged(self.version, holding, numbers_in(self.refused, "<u4"), self.pause_s)
 
 
-class GroupState(msgspec.Struct, frozen=True):
+class GroupState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A whole group; columns have one entry for each slice."""
 
     nodes: Annotated[list[NodeState], msgspec.Meta(max_length=SEATS)]

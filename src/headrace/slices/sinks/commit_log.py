@@ -23,6 +23,7 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.errors import SinkError, SinkUnavailableError
 from headrace.log.documents import replace_file
 from headrace.log.locks import FileLockedError, locked
@@ -45,7 +46,7 @@ class Commit(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     version: int = 0
 
 
-_DECODER = msgspec.json.Decoder(Commit)  # made at import: first use of a type in two threads is unsafe in msgspec
+_DECODER: Decoder[Commit] = Decoder(Commit, encoding="json")
 
 
 class CommitLog:

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.errors import QueueDamagedError
 from headrace.log.clock_words import SOURCES, ClockWords
 from headrace.log.documents import replace_file
@@ -23,7 +24,7 @@ FILE = Path("site") / "clock.json"
 Situation = Literal["synchronised", "holdover", "starting", "unsynchronised"]
 
 
-class ServerState(msgspec.Struct, frozen=True):
+class ServerState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One NTP server."""
 
     name: str
@@ -42,7 +43,7 @@ class ServerState(msgspec.Struct, frozen=True):
     trouble: str = ""
 
 
-class ClockState(msgspec.Struct, frozen=True):
+class ClockState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The clock of a site."""
 
     wanted: str  # auto, system, ntp
@@ -64,7 +65,7 @@ class ClockState(msgspec.Struct, frozen=True):
     saved_boot_ns: int = 0
 
 
-_DECODER = msgspec.json.Decoder(ClockState)
+_DECODER: Decoder[ClockState] = Decoder(ClockState, encoding="json")
 
 
 def read_state(queue: Path) -> ClockState | None:
@@ -74,7 +75,7 @@ def read_state(queue: Path) -> ClockState | None:
         found = _DECODER.decode(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise QueueDamagedError(f"{path} is invalid: {error}", "delete it; the site writes a new one") from None
     age_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - found.saved_boot_ns
     return found if 0 <= age_ns < FRESH_S * 1e9 else None
