@@ -33,6 +33,7 @@ from headrace.queue.queue import log_of
 from headrace.relay.receive.counts import Tally
 from headrace.site.channel_terms import open_channels
 from headrace.site.config import LAYOUT, SiteConfig
+from headrace.site.credential_files import changed_files, digests_of, rehearse
 from headrace.site.loading import check_warnings, load_config, load_functions_of
 from headrace.site.logs import begin_logs, log_stray_errors
 from headrace.site.site import Site
@@ -69,7 +70,7 @@ class Running:
     """A session and the site on it, by one configuration. `close` ends both and is idempotent."""
 
     def __init__(self, config: SiteConfig, terms: SessionTerms, lasting: Lasting) -> None:
-        self.config, self.terms = config, terms
+        self.config, self.terms, self.files = config, terms, digests_of(terms)
         with ExitStack() as parts:
             self.session = open_session(terms)
             parts.callback(close_in_turn, self.session)
@@ -146,6 +147,10 @@ class Daemon:
             config = load_config(self._file)
             terms = session_terms(config)
             open_channels(config.channel, self._lasting.queue)
+            files = changed_files(before.files, digests_of(terms))
+            reopens = bool(files) or terms != before.terms or config.site.beat_s != before.config.site.beat_s
+            if reopens:
+                rehearse(terms)
         except _RECOVERABLE as error:
             self._refuse(error)
             return
@@ -154,7 +159,7 @@ class Daemon:
         if config.functions != before.config.functions:
             log.error("a change of [functions] needs a restart; the functions stay as they are")
         try:
-            self._change(config, terms)
+            self._change(config, terms, reopens=reopens)
             _begin_logs(config)
         except _RECOVERABLE as error:
             self._refuse(error)
@@ -162,19 +167,19 @@ class Daemon:
             self._running = Running(before.config, before.terms, self._lasting)
             return
         self._running.config = config
+        self._lasting.quotas.change(quotas_of(config))
         log.info("%s is loaded", self._file)
-        changed = ", ".join(changes(before.config, config)) or "no table has changed"
+        changed = ", ".join([*changes(before.config, config), *files]) or "nothing has changed"
         self._lasting.audit.note_site("reload", str(self._file), changed)
 
     def _refuse(self, error: Exception) -> None:
         log.error("%s is not loaded: %s", self._file, error)
         self._lasting.audit.note_site("reload", str(self._file), str(error), outcome="refused")
 
-    def _change(self, config: SiteConfig, terms: SessionTerms) -> None:
+    def _change(self, config: SiteConfig, terms: SessionTerms, *, reopens: bool) -> None:
         """Restart as little as the change needs: the requests, the clock, or the session and everything on it."""
         running = self._running
-        self._lasting.quotas.change(quotas_of(config))
-        if terms != running.terms or config.site.beat_s != running.config.site.beat_s:
+        if reopens:
             running.close()
             self._running = Running(config, terms, self._lasting)
             return

@@ -38,6 +38,7 @@ from headrace.relay.serve import Server
 from headrace.remote.server.server import RemoteServer, RemoteServerStatistics
 from headrace.site.clock_problems import clock_problems
 from headrace.site.describe import describe, request_lags
+from headrace.site.joins import note_joins
 from headrace.site.problems import site_problems
 from headrace.site.watch import Watch
 from headrace.timing.clock.keeper import Keeper
@@ -105,6 +106,7 @@ class Site:
         session, queue, started_ns = self._session, self._queue, log_of(self._queue).now_ns()
         self._declarations = Declarations(session)
         parts.callback(self._declarations.close)
+        parts.callback(note_joins(session, self._audit).undeclare)
         self._streams = Streams(session, queue, self.name, beat_s, started_ns=started_ns, too_large=self._too_large)
         parts.callback(self._streams.close)
         check_requests(log_of(queue).kernel, queue.path)
