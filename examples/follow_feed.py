@@ -5,7 +5,7 @@ of this program continues there. It is committed after the work: a crash in betw
 
     headrace serve site_upstream.toml &
     python follow_feed.py site:denver                            until Ctrl-C
-    python follow_feed.py tcp/127.0.0.1:7447 --until-idle 2      until nothing new has come for 2 s
+    python follow_feed.py site:denver --until-idle 2             until nothing new has come for 2 s
     python follow_feed.py wx.queue 'wx/text/**'                  a queue on this machine works as well
 """
 

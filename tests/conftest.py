@@ -31,6 +31,9 @@ settings.register_profile("soak", **_ANY_PACE)
 # Sites of tests are found by nobody else, and find nobody else; tests of names set these for themselves.
 os.environ.update({"HEADRACE_SCOUTING": "off", "HEADRACE_SITES": ""})
 
+# So are their sockets. The path is short, as sockets require it.
+os.environ["XDG_RUNTIME_DIR"] = str(Path(tempfile.gettempdir()) / f"headrace-run-{os.getuid()}")
+
 # Runs of replays are kept in a folder of the tests, not in that of the user.
 os.environ["XDG_STATE_HOME"] = str(Path(tempfile.gettempdir()) / f"headrace-tests-{os.getuid()}")
 

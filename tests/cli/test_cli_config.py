@@ -80,7 +80,7 @@ def test_effective_values_are_shown_with_defaults_marked(run: Run, site: Path, t
     for line in [
         f'queue = "{tmp_path}/wx.queue"',
         'name = "me"',
-        'listen = ["tcp/127.0.0.1:7447"] # default',
+        'listen = ["local"] # default',
         'beat = "500ms" # default',
         'size = "1GiB" # default',
         "# age is not set",

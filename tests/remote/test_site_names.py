@@ -19,13 +19,13 @@ from headrace import Queue
 from headrace.errors import FabricError, OptionError, SiteUnreachableError
 from headrace.link.credentials import TlsTerms, UserTerms
 from headrace.link.keys import site_key
-from headrace.link.known import known_candidates
+from headrace.link.known import HERE, known_candidates, looks_here
+from headrace.link.local import local_endpoint, local_endpoints, prepare_socket
 from headrace.link.presence import site_tokens, sites_present
 from headrace.link.rights import Rule
 from headrace.link.session import SessionTerms, locators, open_session
 from headrace.pipeline.source.open_queues import QueueAddress, open_queue
 from headrace.queue import AnyQueue
-from headrace.site.config import LISTEN
 from headrace.site.site import Site
 from support.fleet import Fabric, free_port
 from support.links import make_certs, tls
@@ -396,9 +396,17 @@ def test_invalid_endpoints_in_the_environment_and_in_contexts_are_refused(known:
         headrace.connect("site:a")
 
 
-def test_without_a_setting_the_endpoint_is_known_where_a_site_listens_by_default(known: Known) -> None:
+def test_without_a_setting_the_sockets_of_sites_on_this_machine_are_known(known: Known, tmp_path: Path) -> None:
     known.delenv("HEADRACE_SITES")
-    assert [candidate.endpoints for candidate in known_candidates()] == [LISTEN]
+    known.setattr("headrace.link.local._SYSTEM", tmp_path)
+    known.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    (tmp_path / "queue").mkdir()
+    assert (known_candidates(), looks_here()) == ([], True)
+    prepare_socket(tmp_path / "queue")
+    with open_session(SessionTerms("router", listen=(local_endpoint(tmp_path / "queue"),))):
+        (found,) = known_candidates()
+        assert (found.source, found.endpoints) == (HERE, tuple(local_endpoints()))
+    assert known_candidates() == []
 
 
 # --- sites that are starting ----------------------------------------------------------------------

@@ -28,7 +28,7 @@ def files(tmp_path: Path) -> None:
          "4: [site] listen: a client does not listen"),
         ("mode = 'client'\n", "1: [site] connect: there is no endpoint"),
         ("listen = []\n", "1: [site] connect: there is no endpoint"),
-        ("connect = ['tcp/a:1', 'tcp/127.0.0.1:7447']\n", "3: [site] connect: 'tcp/127.0.0.1:7447' is this site itself"),
+        ("listen = ['tcp/127.0.0.1:7447']\nconnect = ['tcp/a:1', 'tcp/127.0.0.1:7447']\n", "4: [site] connect: 'tcp/127.0.0.1:7447' is this site itself"),
         ("listen = ['tls/127.0.0.1:1']\n", "3: [site] listen: 'tls/127.0.0.1:1' needs a certificate"),
         ("listen = ['quic/127.0.0.1:1']\n[tls]\nauthority = 'authority.crt'\n",
          "3: [site] listen: 'quic/127.0.0.1:1' needs a certificate"),

@@ -29,7 +29,7 @@ from headrace.toml.layout import keys_of
 def test_the_shortest_file_has_every_default(write: Write, tmp_path: Path) -> None:
     site = SiteTable(queue=tmp_path / "q", name=default_origin())
     assert load_config(write(SITE)) == SiteConfig(site=site, queue=QueueTable(), log=LogTable())
-    assert (site.listen, site.connect, site.mode, site.beat_s) == (("tcp/127.0.0.1:7447",), (), "router", 0.5)
+    assert (site.listen, site.connect, site.mode, site.beat_s) == (("local",), (), "router", 0.5)
 
 
 def test_every_key_is_loaded(write: Write, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_the_example_is_valid(write: Write) -> None:
 
 
 def test_the_example_with_everything_switched_on_has_every_key_and_is_valid(write: Write, tmp_path: Path) -> None:
-    text = SWITCHED_OFF.sub("", EXAMPLE).replace("tcp/127.0.0.1", "tls/[::]")
+    text = SWITCHED_OFF.sub("", EXAMPLE).replace('["local"]', '["local", "tls/[::]:7447"]')
     authority = make_authority(tmp_path)
     make_certificate(tmp_path, "site1").path.rename(tmp_path / "site1.pem")
     authority.path.rename(tmp_path / "authority.pem")

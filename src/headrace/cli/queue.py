@@ -142,7 +142,7 @@ def info(path: str, all_feeds: bool, as_json: bool) -> None:
     \b
     Example:
       headrace queue info wx.queue
-      headrace queue info tcp/127.0.0.1:7447
+      headrace queue info site:denver
       headrace queue info wx.queue --json | jq .statistics.held_products
     """
     with open_queue(path) as queue:

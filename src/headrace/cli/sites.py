@@ -71,8 +71,8 @@ def sites(
     \b
     Example:
       headrace sites site:denver
-      headrace sites tcp/127.0.0.1:7447
-      headrace sites tcp/127.0.0.1:7447 --follow --programs
+      headrace sites tcp/denver:7447
+      headrace sites site:denver --follow --programs
       headrace sites site.toml --json --check
       headrace sites site.toml --dot | dot -Tsvg > sites.svg
     """
@@ -143,7 +143,7 @@ def session_terms(place: Place) -> "SessionTerms":
         raise OptionError(
             f"{place.where}{of_context} is a directory, and not the file of a site",
             "headrace sites takes the file of a site, such as site.toml, a site, such as site:denver, an endpoint, "
-            "such as tcp/127.0.0.1:7447, or the context of one of these",
+            "such as tcp/host:7447, or the context of one of these",
         )
     from headrace.site.loading import load_config
     from headrace.site.terms import visiting_terms

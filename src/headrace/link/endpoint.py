@@ -6,6 +6,8 @@
 A protocol, a slash and an address. Endpoints are checked here before they reach Zenoh, whose messages about invalid
 ones do not help. The result is canonical: equal endpoints are equal texts. Zenoh's options behind `?` and `#` are
 refused: what they set is set for a whole session (`headrace.link.session`).
+
+`local` stands for the Unix socket in the directory of a queue, where a setting allows it (`headrace.link.local`).
 """
 
 import ipaddress
@@ -17,8 +19,9 @@ from headrace.errors import OptionError
 PROTOCOLS = ("tcp", "tls", "quic", "udp", "ws", "unixsock-stream")
 SECURE = ("tls", "quic")  # those with certificates
 UNIX = "unixsock-stream"
+LOCAL = "local"
 DATAGRAMS = ("udp", "quic")
-_PATH_BYTES_MAX = 100  # the kernel takes 108, and Zenoh appends a suffix for its lock file
+PATH_BYTES_MAX = 100  # the kernel takes 108, and Zenoh appends a suffix for its lock file
 _EXAMPLE = "use a protocol and an address, such as tcp/192.0.2.7:7447, tls/host.example.org:7447 or tcp/[::1]:7447"
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}")
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
@@ -70,6 +73,8 @@ def parse_endpoint(text: str, *, listen: bool = False) -> Endpoint:
 
 def is_loopback(endpoint: str) -> bool:
     """Whether only programs on this machine can reach it. Names other than localhost count as no, without lookup."""
+    if endpoint == LOCAL:
+        return True
     parts = parse_endpoint(endpoint, listen=True)
     if parts.protocol == UNIX or parts.host == "localhost" or parts.host.endswith(".localhost"):
         return True
@@ -89,8 +94,8 @@ def _without_colon(text: str) -> str:
 def _path(text: str, path: str) -> str:
     if not path.startswith("/"):
         raise OptionError(f"endpoint {text!r} has a relative path", f"write it with two slashes: {UNIX}//{path}")
-    if len(path.encode()) > _PATH_BYTES_MAX or path.endswith("/"):
-        raise OptionError(f"endpoint {text!r} is not the path of a socket", f"use at most {_PATH_BYTES_MAX} bytes")
+    if len(path.encode()) > PATH_BYTES_MAX or path.endswith("/"):
+        raise OptionError(f"endpoint {text!r} is not the path of a socket", f"use at most {PATH_BYTES_MAX} bytes")
     return path
 
 

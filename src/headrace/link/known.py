@@ -1,7 +1,7 @@
 """Known: where to look for a site of which only the name is given.
 
-    HEADRACE_SITES       endpoints, with commas between them; tcp/127.0.0.1:7447, where a site of this machine listens
-                         by default, if the variable is not set
+    HEADRACE_SITES       endpoints, with commas between them; `local`, also if the variable is not set, stands for the
+                         sockets of sites on this machine that accept this user (local.py)
     saved contexts       endpoints, each with its own credentials
     `through`            endpoints that a program names; then the others are not looked at
 
@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from headrace.errors import OptionError
 from headrace.link.address import is_remote, parse_address
 from headrace.link.contexts import read_contexts
-from headrace.link.endpoint import check_endpoint
+from headrace.link.endpoint import LOCAL, check_endpoint
+from headrace.link.local import local_endpoints
 from headrace.link.login import Login
 
 VARIABLE = "HEADRACE_SITES"
-HERE = "tcp/127.0.0.1:7447"
+HERE = "this machine"  # the source of sockets
 CANDIDATES_MAX = 64
 
 
@@ -49,12 +50,28 @@ def known_candidates(through: str | Sequence[str] | None = None) -> list[Candida
     return list(reversed(by_meaning.values()))[:CANDIDATES_MAX]
 
 
+def looks_here(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether sockets of this machine count, also of sites that are yet to start."""
+    return LOCAL in _parts(environment)
+
+
 def _of_environment(environment: Mapping[str, str]) -> list[Candidate]:
-    text = environment.get(VARIABLE)
-    if text is None:
-        return [Candidate((HERE,), f"{VARIABLE}, by default")]
+    found = []
+    for part in _parts(environment):
+        if part == LOCAL:
+            found += [Candidate((endpoint,), HERE) for endpoint in local_endpoints()]
+        else:
+            found.append(Candidate((_checked(part),), VARIABLE))
+    return found
+
+
+def _parts(environment: Mapping[str, str]) -> list[str]:
+    return [part.strip() for part in environment.get(VARIABLE, LOCAL).split(",") if part.strip()]
+
+
+def _checked(text: str) -> str:
     try:
-        return [Candidate((check_endpoint(part.strip()),), VARIABLE) for part in text.split(",") if part.strip()]
+        return check_endpoint(text)
     except OptionError as error:
         raise OptionError(f"{VARIABLE}: {error.problem}", error.hint) from None
 

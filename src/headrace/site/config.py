@@ -13,6 +13,7 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
+from headrace.link.endpoint import LOCAL
 from headrace.link.login import PASSWORD_FILE, USER
 from headrace.link.rights import EVERYBODY
 from headrace.link.scouting import Scouting
@@ -43,7 +44,7 @@ from headrace.units import format_time
 Mode = Literal["router", "peer", "client"]
 Redundancy = Literal["all", "failover"]
 Level = Literal["debug", "info", "warning", "error"]
-LISTEN = ("tcp/127.0.0.1:7447",)
+LISTEN = (LOCAL,)
 
 
 class SiteTable(msgspec.Struct, frozen=True, kw_only=True, rename={"beat_s": "beat"}):

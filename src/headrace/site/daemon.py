@@ -25,6 +25,8 @@ import zenoh
 from headrace.errors import HeadraceError
 from headrace.link.audit import Audit
 from headrace.link.audit_files import audit_folder
+from headrace.link.endpoint import LOCAL
+from headrace.link.local import admit, prepare_socket
 from headrace.link.presence import close_in_turn
 from headrace.link.quotas import QuotaTable
 from headrace.link.session import SessionTerms, locators, open_session
@@ -72,7 +74,7 @@ class Running:
     def __init__(self, config: SiteConfig, terms: SessionTerms, lasting: Lasting) -> None:
         self.config, self.terms, self.files = config, terms, digests_of(terms)
         with ExitStack() as parts:
-            self.session = open_session(terms)
+            self.session = _open_session(config, terms)
             parts.callback(close_in_turn, self.session)
             self.site = _start(config, self.session, terms, lasting)
             parts.callback(self.site.close)
@@ -198,6 +200,16 @@ def _note_signals() -> int:
         signal.signal(number, lambda number, frame: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)  # our parent may have blocked them
     return noted
+
+
+def _open_session(config: SiteConfig, terms: SessionTerms) -> zenoh.Session:
+    """The session of the site; programs on this machine may use the socket in the queue's directory."""
+    if LOCAL not in config.site.listen:
+        return open_session(terms)
+    prepare_socket(config.site.queue)
+    session = open_session(terms)
+    admit(config.site.queue)
+    return session
 
 
 def _start(config: SiteConfig, session: zenoh.Session, terms: SessionTerms, lasting: Lasting) -> Site:

@@ -13,7 +13,7 @@ EXAMPLE = """\
 [site]
 queue = "wx.queue"                      # its directory; created on the terms of [queue] if it does not exist
 #name = "site1"                         # its id in the fabric, and the origin of products put here
-listen = ["tcp/127.0.0.1:7447"]         # where others can connect: tcp, tls, quic, udp, ws or unixsock-stream
+listen = ["local"]                      # a socket for those who may write to the queue; for others: tls/[::]:7447, …
 connect = ["tcp/upstream.example.org:7447"]
 mode = "router"                         # or "peer"; or "client" of a router elsewhere: a client does not listen
 scouting = "answer"                     # programs nearby find it by name; "link": it also links to sites; or "off"

@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.errors import FabricError, OptionError
 from headrace.link.credentials import check_users_file
-from headrace.link.endpoint import check_endpoint
+from headrace.link.endpoint import LOCAL, check_endpoint
 from headrace.link.rights import EVERYBODY
 from headrace.log.config import check_age, check_size
 from headrace.product.put import check_origin
@@ -81,7 +81,8 @@ def _endpoint(value: Any, folder: Path) -> str:
 
 
 def _listening(value: Any, folder: Path) -> str:
-    return check_endpoint(text_of(value, "tcp/127.0.0.1:7447"), listen=True)
+    """An endpoint, or the word for the Unix socket in the queue's directory."""
+    return LOCAL if value == LOCAL else check_endpoint(text_of(value, LOCAL), listen=True)
 
 
 def _time_server(value: Any, folder: Path) -> str:
@@ -89,7 +90,7 @@ def _time_server(value: Any, folder: Path) -> str:
 
 
 ENDPOINTS = Listed("list of endpoints", Kind("endpoint", _endpoint))
-LISTENING = Listed("list of endpoints", Kind("endpoint", _listening))
+LISTENING = Listed(f'list of endpoints, or `"{LOCAL}"`', Kind("endpoint", _listening))
 TIME_SERVERS = Listed("list of servers", Kind("server", _time_server))
 PATTERNS = Listed("list of feed patterns", Kind("feed pattern", _pattern))
 

@@ -10,7 +10,8 @@ from dataclasses import fields, replace
 
 from headrace.errors import OptionError
 from headrace.link.credentials import TlsTerms, UserTerms
-from headrace.link.endpoint import UNIX, Endpoint, parse_endpoint
+from headrace.link.endpoint import LOCAL, UNIX, Endpoint, parse_endpoint
+from headrace.link.local import local_endpoint
 from headrace.link.quotas import Quotas, QuotaTable
 from headrace.link.rights import EVERYBODY, Rule
 from headrace.link.session import SessionTerms
@@ -62,7 +63,7 @@ def session_terms(config: SiteConfig) -> SessionTerms:
     if users is not None and users.name is not None and users.password_file is not None:
         user = UserTerms(users.name, users.password_file.read_text().strip())
     return SessionTerms(
-        site.mode, site.listen if site.mode != "client" else (), site.connect, site.scouting, site.gossip,
+        site.mode, _listening(config) if site.mode != "client" else (), site.connect, site.scouting, site.gossip,
         mesh=site.gossip,
         compression=site.compression,
         shared_memory=site.shared_memory,
@@ -73,6 +74,10 @@ def session_terms(config: SiteConfig) -> SessionTerms:
         users_file=None if users is None else users.dictionary_file,
         rules=rules_of(config),
     )  # fmt: skip
+
+
+def _listening(config: SiteConfig) -> tuple[str, ...]:
+    return tuple(local_endpoint(config.site.queue) if text == LOCAL else text for text in config.site.listen)
 
 
 def rules_of(config: SiteConfig) -> tuple[Rule, ...]:

@@ -49,7 +49,7 @@ def top(queue_path: str, interval: float, once: bool, as_json: bool) -> None:
     \b
     Example:
       headrace top wx.queue
-      headrace top tcp/127.0.0.1:7447 --interval 5s
+      headrace top site:denver --interval 5s
       headrace top wx.queue --interval 5s --json | jq '.stations[] | [.name, .lag_s]'
     """
     if interval < INTERVAL_S_MIN:

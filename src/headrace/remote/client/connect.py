@@ -89,7 +89,7 @@ def find(
     through: str | Sequence[str] | None = None,
 ) -> "Found":  # fmt: skip
     """The site at an address, and a session in which it is present; the errors are those of find.py and search.py."""
-    from headrace.link.known import known_candidates
+    from headrace.link.known import known_candidates, looks_here
     from headrace.link.session import SessionTerms
     from headrace.remote.client.find import find_at
     from headrace.remote.client.search import find_named
@@ -104,8 +104,10 @@ def find(
         )
         return find_at(terms, site)
     assert site is not None  # an address has one of them
-    candidates = known_candidates(through)
-    return find_named(site, candidates, tls, user, timeout_s, refused_s, scouts=through is None)
+    return find_named(
+        site, lambda: known_candidates(through), tls, user, timeout_s, refused_s,
+        scouts=through is None, looks_here=through is None and looks_here(),
+    )  # fmt: skip
 
 
 def check_not_address(where: str | os.PathLike[str]) -> None:

@@ -19,6 +19,7 @@ from headrace.errors import HeadraceError, SiteUnreachableError
 from headrace.link.answer import first_answer
 from headrace.link.credentials import TlsTerms, UserTerms, principal_of
 from headrace.link.diagnosis import explain_connecting
+from headrace.link.endpoint import SECURE
 from headrace.link.known import Candidate
 from headrace.link.session import SessionTerms, open_session
 from headrace.remote.client.find import LOOK_S_MIN, View, pause_s, sites_seen, view_of
@@ -58,6 +59,10 @@ class Look(threading.Thread):
     @property
     def where(self) -> str:
         return " or ".join(self.candidate.endpoints)
+
+    @property
+    def is_secure(self) -> bool:
+        return self.endpoint.partition("/")[0] in SECURE
 
     @property
     def is_final(self) -> bool:

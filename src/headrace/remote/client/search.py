@@ -1,7 +1,7 @@
 """Search: a session in which a site is present, by the name of the site.
 
 Every candidate is tried at the same time, each with a session and a thread of its own, so that one that does not answer
-holds up none of the others:
+holds up none of the others. Those that become known meanwhile, such as the socket of a site that starts, are tried too:
 
     HEADRACE_SITES, contexts, or `through` ──┐
     answers to multicast, as they arrive ────┴──► looks, each with a session ──► ids of sessions that have the name
@@ -16,12 +16,12 @@ invalid for it, or a site was seen whose name differs in case only.
 import logging
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from headrace.errors import FabricError, HeadraceError, OptionError, SiteUnreachableError
 from headrace.link.credentials import TlsTerms, UserTerms, check_tls
-from headrace.link.known import CANDIDATES_MAX, VARIABLE, Candidate
+from headrace.link.known import CANDIDATES_MAX, HERE, VARIABLE, Candidate
 from headrace.link.scouting import Nearby, scouted, usable
 from headrace.remote.client.find import Conflict, Found, Notice, differs_in_case, find_at, near_name, sites_seen
 from headrace.remote.client.look import ATTEMPT_S, Look, Looking
@@ -29,6 +29,7 @@ from headrace.units import format_age
 
 _TOGETHER_S = 0.5  # for answers to multicast, and for candidates that are slower than the first
 _WAKE_S = 0.05
+_KNOWN_S = 0.5  # between two looks for candidates that are new
 _TOLD_MAX = 8  # candidates in a message
 _REMEDIES_MAX = 3
 
@@ -36,24 +37,25 @@ log = logging.getLogger("headrace.link")
 
 
 def find_named(
-    site: str, candidates: Iterable[Candidate], tls: TlsTerms | None, user: UserTerms | None, patience_s: float,
-    refused_s: float | None, *, scouts: bool = True,
+    site: str, known: Callable[[], Iterable[Candidate]], tls: TlsTerms | None, user: UserTerms | None,
+    patience_s: float, refused_s: float | None, *, scouts: bool = True, looks_here: bool = False,
 ) -> Found:  # fmt: skip
-    """The site called `site`, through any of the candidates or, with `scouts`, through any session that answers.
+    """The site called `site`, through any `known` candidate or, with `scouts`, through any session that answers.
 
+    `looks_here`: the sockets of this machine are among those that are `known`, as soon as there is one.
     SiteUnreachableError: there is none within the time, or nothing is reachable for `refused_s`; it says where was
     looked, and what was seen. FabricError: two sites have the name, or no candidate accepts the credentials.
     OptionError: there is nowhere to look, or every candidate requires credentials that were not given.
     """
     if tls is not None:
         check_tls(tls)
-    search = _Search(site, Looking(tls, user, time.monotonic() + patience_s), refused_s)
+    search = _Search(site, Looking(tls, user, time.monotonic() + patience_s), refused_s, looks_here)
     try:
         if not scouts:
-            return _with_all_paths(search, search.run(candidates))
+            return _with_all_paths(search, search.run(known))
         with scouted(search.hear) as group:
             search.scouts, search.group = True, group
-            looks = search.run(candidates)
+            looks = search.run(known)
         return _with_all_paths(search, looks)
     finally:
         search.looking.is_over.set()
@@ -62,7 +64,7 @@ def find_named(
 def _with_all_paths(search: "_Search", looks: list[Look]) -> Found:
     """A session that Zenoh restores through any of the endpoints at which the site was seen, the best first."""
     best = looks[0]
-    same = [look for look in looks if look.candidate.login == best.candidate.login]
+    same = [look for look in looks if look.candidate.login == best.candidate.login and look.is_secure == best.is_secure]
     log.info("site %s is reached through %s", search.site, " or ".join(str(look.candidate) for look in same))
     if len(same) > 1:
         endpoints = tuple(look.endpoint for look in same)
@@ -76,12 +78,13 @@ def _with_all_paths(search: "_Search", looks: list[Look]) -> Found:
 class _Search:
     """The looks of one search. The thread that searches decides, at every change."""
 
-    def __init__(self, site: str, looking: Looking, refused_s: float | None) -> None:
-        self.site, self.looking = site, looking
+    def __init__(self, site: str, looking: Looking, refused_s: float | None, looks_here: bool) -> None:
+        self.site, self.looking, self._looks_here = site, looking, looks_here
         self.begun, self._refused_s = time.monotonic(), refused_s
         self.scouts = False  # by multicast
         self.group: str | None = None  # of multicast; None: it is off
         self._looks: list[Look] = []
+        self._known: set[Candidate] = set()  # those that are looked at
         self._heard: dict[str, Nearby] = {}
         self._begun_with: set[str] = set()  # ids of sessions that were heard
         self._first_seen: float | None = None
@@ -95,11 +98,11 @@ class _Search:
                 self._heard.setdefault(nearby.zid, nearby)
             self.looking.changed.notify()
 
-    def run(self, candidates: Iterable[Candidate]) -> list[Look]:
+    def run(self, known: Callable[[], Iterable[Candidate]]) -> list[Look]:
         """The looks that have found the site, the best first."""
-        for candidate in candidates:
-            self._begin(candidate)
-        if not self._looks and self.group is None:
+        self._begin_with(known())
+        known_at = self.begun
+        if not self._looks and self.group is None and not self._looks_here:
             raise OptionError(
                 f"there is nowhere to look for site {self.site!r}: no endpoint is known, and multicast is off",
                 f"set {VARIABLE}=tcp/HOST:7447, or give an endpoint: tcp/HOST:7447?site={self.site}",
@@ -111,6 +114,15 @@ class _Search:
                     return looks
                 self._begin_with_heard()
                 self.looking.changed.wait(_WAKE_S)
+            if time.monotonic() - known_at >= _KNOWN_S:
+                self._begin_with(known())
+                known_at = time.monotonic()
+
+    def _begin_with(self, candidates: Iterable[Candidate]) -> None:
+        for candidate in candidates:
+            if candidate not in self._known and len(self._known) < CANDIDATES_MAX:
+                self._known.add(candidate)
+                self._begin(candidate)
 
     def _begin(self, candidate: Candidate) -> None:
         self._looks.append(Look(self.looking, candidate))
@@ -137,11 +149,15 @@ class _Search:
             if self._are_together(now, self._first_seen):
                 (zid,) = seen
                 looks = [look for look in self._looks if zid in look.view.ids(self.site)]
-                return sorted(looks, key=lambda look: zid not in look.view.neighbours)  # a direct link is best
+                return sorted(looks, key=lambda look: self._rank(look, zid))
         elif now >= min(self.looking.until, self._hopeless_at(now)):
             raise self._not_found(now)
         self._notice.look(now, self._told(), self._hopeless_at(now))
         return []
+
+    def _rank(self, look: Look, zid: str) -> tuple[bool, bool]:
+        """The lower, the better: an endpoint that can see our certificate, and a direct link."""
+        return (self.looking.tls is not None and not look.is_secure, zid not in look.view.neighbours)
 
     def _are_together(self, now: float, first: float) -> bool:
         """Whether all that may know another site of that name have had their time."""
@@ -170,6 +186,8 @@ class _Search:
         told = [look.told() for look in self._looks[:_TOLD_MAX]]
         if len(self._looks) > _TOLD_MAX:
             told.append(f"{len(self._looks) - _TOLD_MAX} more; in all of them, {sites_seen(self._names())}")
+        if self._looks_here and not any(look.candidate.source == HERE for look in self._looks):
+            told.append("this machine: no socket of a site accepts this user")
         if self.group is not None:
             told.append(f"multicast {self.group}: {self._answers()}")
         elif told and self.scouts:
