@@ -74,6 +74,7 @@ COMMANDS = {
     "slices": LazyCommand("slices:slices", "Share a stream between processing nodes, and balance them."),
     "serve": LazyCommand("serve:serve", "Run a site: a queue that is connected to the fabric."),
     "sites": LazyCommand("sites:sites", "Show all sites, their links, requests and latencies."),
+    "audit": LazyCommand("audit:audit", "Show who joined a site, was refused, and changed what."),
     "clock": LazyCommand("clock:clock", "Show how right the time of a queue or a site is, and by whom."),
     "hop": LazyCommand("sites:hop", "Show through which site a product came."),
     "wanted": LazyCommand("serve:wanted", "Show whether a feed has subscribers."),

@@ -114,7 +114,14 @@ class Site:
         self._receiver = self._receive(requests)
         parts.callback(lambda: self._receiver.close())  # `change_requests` may have replaced it
         self._remote = RemoteServer(
-            session, self._declarations, queue, self.name, rules, self._principal, quotas=self._quotas
+            session,
+            self._declarations,
+            queue,
+            self.name,
+            rules,
+            self._principal,
+            quotas=self._quotas,
+            audit=self._audit,
         )
         parts.callback(self._remote.close)
         lags = LagFile(queue.path)

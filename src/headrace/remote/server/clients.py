@@ -125,9 +125,11 @@ class Clients:
     """All clients of a site. Tokens arrive on Zenoh's threads; a thread of its own ends overdue consumers."""
 
     def __init__(
-        self, session: zenoh.Session, declarations: Declarations, site: str, rules: Sequence[Rule], gets: WaitingGets
-    ) -> None:
-        self._rules, self._gets, self.link = rules, gets, LinkCounts()
+        self, session: zenoh.Session, declarations: Declarations, site: str, rules: Sequence[Rule], gets: WaitingGets,
+        joined: Callable[[str, str | None], None] = lambda digest, name: None,
+    ) -> None:  # fmt: skip
+        """`joined` is called for each new client."""
+        self._rules, self._gets, self._joined, self.link = rules, gets, joined, LinkCounts()
         self._clients: dict[tuple[bytes, str | None], Client] = {}
         self._by_digest: dict[str, list[Client]] = {}
         self._present: set[str] = set()  # digests of clients that have a token
@@ -157,6 +159,7 @@ class Clients:
         added = Client(ClientAccess(self._rules, name), gone_since, name or "", self.link)
         self._clients[client, name] = added
         self._by_digest.setdefault(digest, []).append(added)
+        self._joined(digest, name)
         return added
 
     def _forget(self, after_s: float) -> bool:

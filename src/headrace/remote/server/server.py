@@ -25,6 +25,7 @@ import zenoh
 
 from headrace.errors import AccessDeniedError, FabricError, FabricMessageError, HeadraceError, QueueError
 from headrace.link.access import principal_in
+from headrace.link.audit import Audit
 from headrace.link.declarations import Declarations
 from headrace.link.keys import call_key
 from headrace.link.quotas import QuotaTable
@@ -36,6 +37,7 @@ from headrace.remote.protocol import calls, channel_calls, member_calls, replies
 from headrace.remote.protocol.envelope import BUSY, CALL_BYTES_MAX, Envelope, decode_head, encode
 from headrace.remote.protocol.hello import Hello, agree
 from headrace.remote.protocol.replies import failure_of
+from headrace.remote.server.audited import AuditedCalls
 from headrace.remote.server.channel_handlers import ChannelHandlers
 from headrace.remote.server.clients import Clients
 from headrace.remote.server.gets import WaitingGets
@@ -79,11 +81,12 @@ class RemoteServer:
 
     def __init__(
         self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, rules: Sequence[Rule] = (),
-        principal: str | None = None, quotas: QuotaTable | None = None,
+        principal: str | None = None, quotas: QuotaTable | None = None, audit: Audit | None = None,
     ) -> None:  # fmt: skip
         """`principal` is the name by which other sites know this one. `quotas` hold where there are rules."""
         self._queue_id = queue_id(queue)
         self._site, self._has_rules = site, bool(rules)
+        self._audited = AuditedCalls(audit or Audit(None))
         self.taken = self.repeated = self.refused = 0
         self._call_threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-call")
         self._read_threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-read")
@@ -95,7 +98,7 @@ class RemoteServer:
         with ExitStack() as parts:
             self._gets = WaitingGets(queue)
             parts.callback(self._gets.close)
-            self._clients = Clients(session, declarations, site, rules, self._gets)
+            self._clients = Clients(session, declarations, site, rules, self._gets, self._audited.join)
             parts.callback(self._clients.close)
             self._waiting = WaitingReads(queue, self._resume)
             parts.callback(self._waiting.close)
@@ -207,9 +210,11 @@ class RemoteServer:
         try:
             self._check(pending)
             self._handlers[type(pending.call)](pending, pending.call)
+            self._audited.done(pending)
         except Busy:
             pending.finish(replies.Failure("FabricError", "too many calls wait at the site", "retry later"))
         except (HeadraceError, OSError) as error:
+            self._audited.failed(pending, error)
             pending.finish(failure_of(error))
         except Exception as error:  # the client gets the error; the thread goes on
             log.exception("a call failed")
