@@ -16,7 +16,8 @@ FAILOVER = "[[request]]\nselect = 'wx/**'\nsites = ['b', 'c']\nredundancy = 'fai
 
 @pytest.fixture(autouse=True)
 def users(tmp_path: Path) -> None:
-    (tmp_path / "u").write_text("b:1\n")
+    (tmp_path / "u").write_text("a:1\nb:1\nc:1\nd:1\n")
+    (tmp_path / "u").chmod(0o600)
 
 
 def allow(who: str, receive: str) -> str:

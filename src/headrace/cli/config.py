@@ -22,21 +22,26 @@ def config() -> None:
 
 @config.command(short_help="List every problem in a configuration.")
 @click.argument("path", metavar="FILE")
+@click.option("--strict", is_flag=True, help="Count warnings as problems.")
 @json_option
-def check(path: str, as_json: bool) -> int:
+def check(path: str, strict: bool, as_json: bool) -> int:
     """List every problem in FILE, each with its line and its remedy. Exit code 2 if there is any.
 
-    Warnings do not change the exit code: they say what may end badly together with the configurations of other sites.
+    Warnings do not change the exit code, except with --strict. They say what is valid and unsafe: what gives others
+    more than is probably meant, and what may end badly together with the configurations of other sites.
     The check reads the files and directories that FILE names, compares FILE with the queue if it exists, and changes
     nothing.
 
     \b
     Example:
+      headrace config check site.toml --strict
       headrace config check site.toml && systemctl reload headrace@site
     """
     from headrace.site.loading import check_config, check_warnings
 
     warnings = check_warnings(path)
+    if strict:
+        return show_problems(path, [*check_config(path), *warnings], 0, as_json)
     for warning in warnings:
         notice(f"warning: {warning}; {warning.hint}", as_json, warning=warning)
     return show_problems(path, check_config(path), len(warnings), as_json)

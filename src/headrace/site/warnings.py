@@ -2,8 +2,11 @@
 
 Or it contradicts itself, where that may be meant.
 
-A warning changes no exit code. `headrace config check` shows it, and a site logs it when it starts. One file shows only
-half of it: whether sites really take a request from each other only is found by the running sites (relay/islands.py).
+Or it gives others more than is probably meant (unsafe.py).
+
+A warning changes no exit code, except with `headrace config check --strict`; a site logs it when it starts. One file
+shows only half of it: whether sites really take a request from each other only is found by the running sites
+(relay/islands.py).
 """
 
 from collections.abc import Iterator
@@ -14,11 +17,13 @@ from headrace.product.ldm_feedtypes import ldm_pattern
 from headrace.site.config import Allow, Request, SiteConfig
 from headrace.site.contradictions import Contradiction
 from headrace.site.terms import rules_of
+from headrace.site.unsafe import unsafe
 from headrace.units import format_count
 
 
 def warnings(config: SiteConfig) -> Iterator[Contradiction]:
     """Every warning about a configuration that is valid."""
+    yield from unsafe(config)
     yield from _about_clock(config)
     for place, request in enumerate(config.request):
         if request.redundancy == "failover":
