@@ -292,9 +292,9 @@ def test_a_password_is_not_shown() -> None:
     [
         ("", "has no users"),
         ("\n\n", "has no users"),
-        ("alice\n", "line 1: not a name and a password"),
-        ("alice:a\n:b\n", "line 2: not a name and a password"),
-        ("alice:\n", "line 1: not a name and a password"),
+        ("alice\n", "line 1: not a name and a secret"),
+        ("alice:a\n:b\n", "line 2: not a name and a secret"),
+        ("alice:\n", "line 1: not a name and a secret"),
         ("alice:a\nalice:b\n", "line 2: user alice is listed twice"),
     ],
 )

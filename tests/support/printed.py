@@ -5,7 +5,9 @@ bash is run, and so is a block of Python without a title. Blocks of other langua
 """
 
 import re
+import shutil
 import socket
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,7 +40,8 @@ def perform(shell: Shell, blocks: list[Block], folder: Path) -> str:
     """Save the files, run the rest, and return the output. Ports are the only thing that is not as printed."""
     output = []
     ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
-    known = {"HEADRACE_SITES": f"tcp/127.0.0.1:{ports['7447']}"}  # as by default, where sites are looked for
+    run = tempfile.mkdtemp(prefix="headrace-run-")  # the path is short, as sockets require it
+    known = {"HEADRACE_SITES": f"local,tcp/127.0.0.1:{ports['7447']}", "XDG_RUNTIME_DIR": run}
     for block in blocks:
         text = re.sub(r":(7447|7448)\b", lambda found: f":{ports[found[1]]}", block.text)
         if block.title:
@@ -48,6 +51,7 @@ def perform(shell: Shell, blocks: list[Block], folder: Path) -> str:
         elif block.language == "python":
             (folder / "example.py").write_text(text)
             output.append(shell.run("python example.py", folder, **known))
+    shutil.rmtree(run)
     return "".join(output)
 
 

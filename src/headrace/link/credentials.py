@@ -1,11 +1,10 @@
 """Credentials: how a session proves its identity, and how it checks the identity of others.
 
 By certificate: `TlsTerms`, for tls and quic endpoints. The common name of a certificate is its bearer's name. By name
-and password: `UserTerms` to connect, and a users file, one `name:password` per line, to admit others. The files are
-read and checked here before Zenoh sees them, so that each mistake is reported with its file and its remedy.
+and password: `UserTerms` to connect, and a users file to admit others (`headrace.link.users`). The files are read and
+checked here before Zenoh sees them, so that each mistake is reported with its file and its remedy.
 
-Invariant: an empty users file is refused, because Zenoh would admit everybody. Not here: making certificates
-(`headrace.link.certificates`), and what a name may do (`headrace.link.access`).
+Not here: making certificates (`headrace.link.certificates`), and what a name may do (`headrace.link.access`).
 """
 
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import FabricError, OptionError
+from headrace.link.passwords import secret_of
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -40,7 +40,7 @@ class TlsTerms:
 
 @dataclass(frozen=True, slots=True)
 class UserTerms:
-    """The name and the password to connect with."""
+    """The name and the password to connect with; the secret that is derived from it may stand for the password."""
 
     name: str
     password: str = field(repr=False)
@@ -53,22 +53,10 @@ class UserTerms:
                 f"invalid password of user {self.name}", "use printable text without spaces at its start or end"
             )
 
-
-def check_users_file(path: Path) -> list[str]:
-    """The names in a users file; FabricError names the first invalid line."""
-    names: list[str] = []
-    for number, line in enumerate(_text(path, "the users file").splitlines(), 1):
-        name, colon, password = (part.strip() for part in line.partition(":"))
-        if not line.strip():
-            continue
-        if not (name and colon and password):
-            raise FabricError(f"{path}, line {number}: not a name and a password", "use the form name:password")
-        if name in names:
-            raise FabricError(f"{path}, line {number}: user {name} is listed twice", "remove one of the lines")
-        names.append(name)
-    if not names:
-        raise FabricError(f"{path} has no users", "write one name:password per line")
-    return names
+    @property
+    def secret(self) -> str:
+        """What is shown to a site instead of the password."""
+        return secret_of(self.name, self.password)
 
 
 def check_tls(tls: TlsTerms) -> None:

@@ -28,13 +28,14 @@ from typing import Any, Literal, get_args
 import zenoh
 
 from headrace.errors import FabricError, OptionError
-from headrace.link.credentials import TlsTerms, UserTerms, check_tls, check_users_file
+from headrace.link.credentials import TlsTerms, UserTerms, check_tls
 from headrace.link.diagnosis import all_refuse, all_speak, explain_connecting, explain_listening
 from headrace.link.endpoint import SECURE, Endpoint, check_endpoint, parse_endpoint
 from headrace.link.rights import Rule
 from headrace.link.scouting import Scouting
 from headrace.link.settings import OPEN_S, SHARED_BYTES, plain_words, protocols, settings_of
-from headrace.units import format_age, format_size
+from headrace.link.users import dictionary, in_clear, read_users
+from headrace.units import format_age, format_count, format_size
 
 Mode = Literal["router", "peer", "client"]
 _PORT_ATTEMPTS = 5
@@ -65,7 +66,7 @@ class SessionTerms:
     shared_memory: bool = False  # for large messages to sessions on the same machine that have it on, too
     tls: TlsTerms | None = None
     user: UserTerms | None = None
-    users_file: Path | None = None  # users that may connect, with their passwords
+    users_file: Path | None = None  # users that may connect, with their secrets
     rules: tuple[Rule, ...] = ()
     timeout_s: float = 5.0  # for a client to connect
     refused_s: float | None = None  # a client gives up after this if all endpoints refuse; None: after timeout_s
@@ -112,7 +113,7 @@ def open_session(terms: SessionTerms) -> zenoh.Session:
     if terms.tls is not None:
         check_tls(terms.tls)
     if terms.users_file is not None:
-        check_users_file(terms.users_file)
+        _check_users(terms.users_file)
     if terms.shared_memory:
         _check_shared_memory()
     if terms.mode == "client":
@@ -120,6 +121,12 @@ def open_session(terms: SessionTerms) -> zenoh.Session:
     if terms.mode == "router":
         _raise_limit(resource.RLIMIT_NOFILE)  # each link is an open file
     return _open_site(terms)
+
+
+def _check_users(path: Path) -> None:
+    if names := in_clear(read_users(path)):
+        count = format_count(len(names), "user")
+        log.warning("%s has the passwords of %s in clear; convert it with: headrace users import %s", path, count, path)
 
 
 def _check_shared_memory() -> None:
@@ -189,7 +196,7 @@ def _try_to_open(terms: SessionTerms) -> zenoh.Session:
     while True:
         tried, attempt_s = time.monotonic(), max(left_s / max(len(terms.connect), 1), _ATTEMPT_S_MIN)
         try:
-            return zenoh.open(_configuration(replace(terms, timeout_s=min(attempt_s, terms.timeout_s))))
+            return _open(replace(terms, timeout_s=min(attempt_s, terms.timeout_s)))
         except zenoh.ZError as error:
             now = time.monotonic()
             left_s = begun + terms.timeout_s - now
@@ -206,11 +213,16 @@ def _open_site(terms: SessionTerms) -> zenoh.Session:
     for attempt in range(1, _PORT_ATTEMPTS + 1):
         settled = replace(terms, listen=tuple(_with_port(endpoint) for endpoint in terms.listen))
         try:
-            return zenoh.open(_configuration(settled))
+            return _open(settled)
         except zenoh.ZError as error:
             if settled.listen == terms.listen or "in use" not in str(error) or attempt == _PORT_ATTEMPTS:
                 raise _opening_error(settled, str(error)) from None
     raise AssertionError  # unreachable: the last attempt raises
+
+
+def _open(terms: SessionTerms) -> zenoh.Session:
+    with dictionary(terms.users_file) as users:
+        return zenoh.open(_configuration(replace(terms, users_file=users)))
 
 
 def _configuration(terms: SessionTerms) -> zenoh.Config:

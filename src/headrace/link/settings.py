@@ -113,7 +113,7 @@ def _credential_settings(terms: "SessionTerms") -> dict[str, Any]:
     if terms.users_file is not None:
         settings[f"{_USER}/dictionary_file"] = str(terms.users_file)
     if terms.user is not None:
-        settings |= {f"{_USER}/user": terms.user.name, f"{_USER}/password": terms.user.password}
+        settings |= {f"{_USER}/user": terms.user.name, f"{_USER}/password": terms.user.secret}
     tls = terms.tls
     if tls is None:
         return settings

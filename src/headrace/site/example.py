@@ -119,7 +119,7 @@ redundancy = "failover"                 # one of them at a time; "all": all at o
 #[users]
 #name = "site1"                         # the name by which this site connects to others
 #password_file = "site1.password"       # one line
-#dictionary_file = "users.txt"          # the users that may connect here: lines of user:password
+#dictionary_file = "users.txt"          # the users that may connect here: headrace users create users.txt NAME
 
 # Python functions that selections of remote clients may name: "wx/** function strong_wind".
 #[functions]

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import FabricError, OptionError
-from headrace.link.credentials import check_users_file
 from headrace.link.endpoint import LOCAL, check_endpoint
 from headrace.link.rights import EVERYBODY
+from headrace.link.users import read_users
 from headrace.log.config import check_age, check_size
 from headrace.product.put import check_origin
 from headrace.selection.pattern import canonical_pattern
@@ -101,7 +101,7 @@ PATTERNS = Listed("list of feed patterns", Kind("feed pattern", _pattern))
 def _dictionary(value: Any, folder: Path) -> Path:
     path = readable(value, folder)
     try:
-        check_users_file(path)
+        read_users(path)
     except FabricError as error:
         raise OptionError(error.problem, error.hint) from None
     return path

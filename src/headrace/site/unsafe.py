@@ -10,9 +10,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from headrace.errors import FabricError
-from headrace.link.credentials import check_users_file, read_certificate
+from headrace.link.credentials import read_certificate
 from headrace.link.endpoint import SECURE, is_loopback
 from headrace.link.rights import EVERYBODY
+from headrace.link.users import read_users
 from headrace.site.config import Allow, Deny, Quota, SiteConfig
 from headrace.site.contradictions import Contradiction
 from headrace.toml.document import KeyPath
@@ -124,7 +125,7 @@ def _about_names(config: SiteConfig) -> Iterator[Contradiction]:
     if users is None or users.dictionary_file is None or (config.tls is not None and config.tls.mutual):
         return
     try:
-        known = set(check_users_file(users.dictionary_file))
+        known = set(read_users(users.dictionary_file))
     except FabricError:
         return  # a problem of its own
     tables: tuple[tuple[str, Sequence[Allow | Deny | Quota]], ...] = (

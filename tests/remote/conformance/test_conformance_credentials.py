@@ -1,5 +1,7 @@
 """An independent client proves who it is, by the settings of Zenoh and the keys that docs/protocol.md names."""
 
+import hashlib
+from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from headrace.link.session import SessionTerms, locators, open_session
 from headrace.site.site import Site
 from support.links import make_certs, tls
 
+PAGE = Path(__file__).parents[3] / "docs/protocol.md"
 RULES = (Rule(("ada",), publish=("a",), receive=("a",)),)
 
 
@@ -38,7 +41,10 @@ def test_a_client_with_a_password(shared_memory: Path, tmp_path: Path) -> None:
     (tmp_path / "users").write_text("ada:secret\n")
     terms = SessionTerms("router", listen=("tcp/127.0.0.1:0",), users_file=tmp_path / "users", rules=RULES)
     usrpwd = "transport/auth/usrpwd"
-    serve(shared_memory, terms, **{f"{usrpwd}/user": "ada", f"{usrpwd}/password": "secret"})
+    key = hashlib.scrypt(b"secret", salt=b"headrace user 1\x00ada", n=32768, r=8, p=3, maxmem=64 << 20, dklen=32)
+    secret = f"scrypt$1${urlsafe_b64encode(key).decode().rstrip('=')}"
+    assert secret in PAGE.read_text()
+    serve(shared_memory, terms, **{f"{usrpwd}/user": "ada", f"{usrpwd}/password": secret})
 
 
 def test_a_client_with_a_certificate(shared_memory: Path, tmp_path: Path) -> None:
