@@ -21,11 +21,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headrace.errors import OptionError
-from headrace.link.keys import ROOT, overlap
+from headrace.link.keys import LISTENS, ROOT, overlap
 from headrace.link.rights import EVERYBODY, Rights, Rule, rights_of, sender_rights
 
 _LIVE, _BEAT, _LOG, _CALL = (f"{ROOT}/{kind}" for kind in ("live", "beat", "log", "call"))
-_TOKENS = (f"{ROOT}/site/**", f"{ROOT}/client/**")
+_SITES, _CLIENTS = f"{ROOT}/site/**", f"{ROOT}/client"
 Grant = dict[str, Any]
 
 
@@ -93,7 +93,7 @@ def _everybody(rules: Sequence[Rule]) -> list[Grant]:
     rights = rights_of(rules, EVERYBODY)
     if rights.is_empty:
         return []
-    return [*_receiving(rights, []), *_calling([]), *_tokens([f"{ROOT}/client/**"]), *_denials(rights)]
+    return [*_receiving(rights, []), *_calling([]), *_tokens(_own_tokens([]), [_SITES]), *_denials(rights)]
 
 
 def _named(rules: Sequence[Rule], name: str) -> list[Grant]:
@@ -104,13 +104,14 @@ def _named(rules: Sequence[Rule], name: str) -> list[Grant]:
         return []
     is_relay = any(rule.relay for rule in of_name)
     spoken_for = "*" if is_relay else name
-    shown = [f"{ROOT}/site/{spoken_for}/**", f"{ROOT}/client/**"]
+    shown = [f"{ROOT}/site/{spoken_for}/**", *_own_tokens([spoken_for])]
+    seen = [_SITES, f"{_CLIENTS}/{spoken_for}/**"]  # the second: tokens that are for this site
     return [
         *_receiving(rights, [spoken_for]),
         *(_publishing(rights.publish.allowed, name) if rights.publish else []),
         *(_publishing(rights.relay.allowed, "*") if is_relay else []),
         *_calling([spoken_for]),
-        *_tokens(shown),
+        *_tokens(shown, seen),
         *_denials(rights),
     ]
 
@@ -149,13 +150,23 @@ def _calling(names: Sequence[str]) -> list[Grant]:
     ]
 
 
-def _tokens(shown: Sequence[str]) -> list[Grant]:
-    """Tokens both ways: a principal with a rule sees which sites exist, and is seen."""
+def _own_tokens(names: Sequence[str]) -> list[str]:
+    """The tokens of clients: those without a name, those of these names, and those of subscribers."""
+    named = [f"{_CLIENTS}/*/{name}/*" for name in names]
+    return [f"{_CLIENTS}/*/*", *named, f"{_CLIENTS}/*/{LISTENS}/**"]
+
+
+def _tokens(shown: Sequence[str], seen: Sequence[str]) -> list[Grant]:
+    """Tokens both ways: a principal with a rule sees which sites exist, and is seen.
+
+    Only the site whose clients they are sees the tokens of clients. So no member learns the digest of another, which
+    it would need to declare the token of a client without a name.
+    """
     return [
         _allow("ingress", ["liveliness_token"], shown),
-        _allow("egress", ["liveliness_token"], _TOKENS),
-        _allow("ingress", ["declare_liveliness_subscriber", "liveliness_query"], _TOKENS),
-        _allow("egress", ["declare_liveliness_subscriber", "liveliness_query"], _TOKENS),
+        _allow("egress", ["liveliness_token"], seen),
+        _allow("ingress", ["declare_liveliness_subscriber", "liveliness_query"], seen),
+        _allow("egress", ["declare_liveliness_subscriber", "liveliness_query"], [_SITES, f"{_CLIENTS}/**"]),
     ]
 
 

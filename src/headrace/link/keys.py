@@ -7,6 +7,7 @@
     headrace/site/<site>/<session>         liveliness token: the site is present, in this Zenoh session
     headrace/site/<site>/<session>/<digest>  and it offers feeds with this digest, or is about to stop: `leaving`
     headrace/client/<site>/<digest>        liveliness token: a remote user of the site's queue is present
+    headrace/client/<site>/<name>/<digest>   the same, under the name of its principal, which nobody else can declare
     headrace/client/<site>/listens/<stream>/<feeds>   liveliness token: these feeds of a stream have a subscriber
 
 A feed contains no character that is special in a key, and feed patterns are written like key expressions, so both
@@ -17,6 +18,7 @@ import zenoh
 
 ROOT = "headrace"
 LEAVING = "leaving"  # instead of a digest
+LISTENS = "listens"  # instead of a name
 OWN = "own"  # the stream of everything that was put at the site itself
 
 
@@ -45,12 +47,21 @@ def site_state_key(site: str, session: str, state: str) -> str:
     return f"{site_key(site, session)}/{state}"
 
 
-def client_key(site: str, digest: str) -> str:
-    return f"{ROOT}/client/{site}/{digest}"
+def client_key(site: str, digest: str, name: str | None = None) -> str:
+    """`name` is that of the client's certificate or user: nobody else can declare this token."""
+    return f"{ROOT}/client/{site}/{digest}" if name is None else f"{ROOT}/client/{site}/{name}/{digest}"
+
+
+def client_in(key: str) -> tuple[str, str | None] | None:
+    """The digest and the name in the key of a client's token; None if it is another kind of token."""
+    levels = key.split("/")
+    if len(levels) == 5:
+        return None if levels[3] == LISTENS else (levels[4], levels[3])
+    return (levels[3], None) if len(levels) == 4 else None
 
 
 def listening_key(site: str, stream: str, feeds: str) -> str:
-    return f"{ROOT}/client/{site}/listens/{stream}/{feeds}"
+    return f"{ROOT}/client/{site}/{LISTENS}/{stream}/{feeds}"
 
 
 def feed_of(key: str) -> str:

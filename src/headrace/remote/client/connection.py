@@ -139,7 +139,9 @@ class Connection:
         self.sender = Sender()  # of calls that tasks of an event loop make
         self._links: Any = session.info.declare_transport_events_listener(_directly(self._see))
         self._queue: bytes | None = None
-        self._token = session.liveliness().declare_token(client_key(site, client_digest(self._client)))
+        names = [None] if name is None else [name, None]  # older sites look for the second
+        digest = client_digest(self._client)
+        self._tokens = [session.liveliness().declare_token(client_key(site, digest, each)) for each in names]
         hello = Hello(HELLO, OLDEST_VERSION, VERSION)
         self._version = self.ask(hello, Welcome, patience_s=_left_s(until))[0].version
         if self._version < VERSION:
@@ -434,7 +436,8 @@ class Connection:
         self._closed.set()
         self.sender.close()
         atexit.unregister(self._close_at_exit)
-        for end in (self._links.undeclare, self._token.undeclare, self._session.close):
+        undeclare = [token.undeclare for token in self._tokens]
+        for end in (self._links.undeclare, *undeclare, self._session.close):
             try:
                 end()
             except zenoh.ZError as error:

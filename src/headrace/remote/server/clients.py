@@ -1,6 +1,7 @@
 """Clients: what a site knows about each remote client, and which of them are connected.
 
-A client is known by the id in its calls and by its token, which exists while it is connected. When the token goes, the
+A client is known by the id in its calls and by its token, which exists while it is connected, and which nobody else can
+declare if it has a name. When the token goes, the
 consumers and suppliers of the client are kept for the time that each was promised; if the token returns in time,
 nothing has changed. A client without a token is kept as long as its calls arrive. Replies are remembered until the
 client states that it will not repeat the call.
@@ -19,7 +20,7 @@ import zenoh
 from headrace.channel.supplier import Supplier
 from headrace.errors import FabricError, FabricMessageError
 from headrace.link.declarations import Declarations
-from headrace.link.keys import client_key
+from headrace.link.keys import client_in, client_key
 from headrace.link.rights import Rule
 from headrace.payload.compression.link import LinkCounts
 from headrace.remote.protocol.calls import Get
@@ -64,6 +65,7 @@ class Client:
         self.access, self.gone_since, self.name = access, gone_since, name
         self.link = link or LinkCounts()  # of all clients
         self.has_left = False  # it said so
+        self.has_named_token = False  # it has shown that its tokens have its name: no other token counts
         self.is_forgotten = False
         self.consumers: dict[int, ServedConsumer] = {}  # by the number of the attachment
         self.suppliers: dict[int, ServedSupplier] = {}  # by a number of the same kind
@@ -132,10 +134,10 @@ class Clients:
         self._rules, self._gets, self._joined, self.link = rules, gets, joined, LinkCounts()
         self._clients: dict[tuple[bytes, str | None], Client] = {}
         self._by_digest: dict[str, list[Client]] = {}
-        self._present: set[str] = set()  # digests of clients that have a token
+        self._present: dict[str | None, set[str]] = {}  # digests of tokens, by the name in them
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._tokens = declarations.add(lambda: self._listen(session, client_key(site, "*")))
+        self._tokens = declarations.add(lambda: self._listen(session, client_key(site, "**")))
         self._sweeper = threading.Thread(target=self._sweep, name="headrace-clients")
         self._sweeper.start()
 
@@ -155,8 +157,8 @@ class Clients:
         if len(self._clients) >= CLIENTS_MAX and not self._forget(0.0):
             raise Busy
         digest = client_digest(client)
-        gone_since = None if digest in self._present else time.monotonic()
-        added = Client(ClientAccess(self._rules, name), gone_since, name or "", self.link)
+        added = Client(ClientAccess(self._rules, name), time.monotonic(), name or "", self.link)
+        self._look(added, digest)
         self._clients[client, name] = added
         self._by_digest.setdefault(digest, []).append(added)
         self._joined(digest, name)
@@ -279,15 +281,39 @@ class Clients:
         return session.liveliness().declare_subscriber(key, self._see, history=True)
 
     def _see(self, sample: zenoh.Sample) -> None:
-        digest = str(sample.key_expr).rsplit("/", 1)[1]
-        is_there = sample.kind == zenoh.SampleKind.PUT
+        found = client_in(str(sample.key_expr))
+        if found is None:
+            return
+        digest, name = found
         with self._lock:
-            if is_there and len(self._present) < TOKENS_MAX:
-                self._present.add(digest)
-            elif not is_there:
-                self._present.discard(digest)
+            tokens = self._present.setdefault(name, set())
+            if sample.kind != zenoh.SampleKind.PUT:
+                tokens.discard(digest)
+            elif self._has_room(tokens):
+                tokens.add(digest)
+            if not tokens:
+                del self._present[name]
             for client in self._by_digest.get(digest, ()):
-                client.gone_since = None if is_there else time.monotonic()
+                self._look(client, digest)
+
+    def _has_room(self, tokens: set[str]) -> bool:
+        """With rules, the tokens of one name leave room for those of all others; without, a name proves nothing."""
+        if self._rules:
+            return len(tokens) < TOKENS_MAX
+        return sum(map(len, self._present.values())) < TOKENS_MAX
+
+    def _look(self, client: Client, digest: str) -> None:
+        """Whether a client is connected, by its tokens.
+
+        Only its own principal can declare a token with its name. Once there was one, a token without a name does not
+        count any more: whoever knows the digest can declare that. Before, it may be a client of version 13.
+        """
+        has_named = bool(client.name) and digest in self._present.get(client.name, ())
+        client.has_named_token = client.has_named_token or has_named
+        if has_named or (not client.has_named_token and digest in self._present.get(None, ())):
+            client.gone_since = None
+        else:
+            client.gone_since = client.gone_since or time.monotonic()
 
     def _sweep(self) -> None:
         while not self._stopped.wait(_SWEEP_S):
