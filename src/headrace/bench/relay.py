@@ -15,11 +15,9 @@ as our pages. Neither of them stores anything or gives any guarantee.
 """
 
 import os
-import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -29,15 +27,22 @@ from zenoh.handlers import Callback, FifoChannel
 from headrace.bench.anchors import ANCHORS
 from headrace.bench.processes import processes
 from headrace.bench.report import Figure
+from headrace.bench.two_sites import (
+    FEED,
+    PLAIN,
+    Trust,
+    fill,
+    note_latency,
+    put_at,
+    settle,
+    site_at,
+    two_queues,
+    until_held,
+)
 from headrace.link.keys import OWN, live_key
 from headrace.link.session import SessionTerms, locators, may_share_memory, open_session
-from headrace.queue import Queue
 from headrace.relay.messages.page import decode_head
-from headrace.relay.receive.receiver import Request
-from headrace.selection import Selection
-from headrace.site.site import Site
 
-FEED = "wx/text"
 LARGE = 1_000_000
 BACKLOG = {
     150: (1_000_000, 500_000.0),
@@ -70,12 +75,13 @@ def run(place: Path, scale: float, progress: Progress) -> Iterator[Figure]:
         progress(f"backlog of {size} B products")
         beside_it = f"{ANCHORS[f'backlog-{size}']}; {beside}" if size < LARGE else beside
         for shared in (False, True) if may_share_memory() else (False,):
-            rate = _backlog(place, size, max(20_000_000 // (size + 900), int(count * scale)), shared_memory=shared)
+            trust = Trust(shared_memory=shared)
+            rate = backlog(place, size, max(20_000_000 // (size + 900), int(count * scale)), trust)
             name, what = (f"backlog-{size}-shared", "in shared memory") if shared else (f"backlog-{size}", "over TCP")
             value, unit = (rate * LARGE / 1e9, "GB/s") if size == LARGE else (rate, "/s")
             yield Figure(name, f"backlog, {size:,} B, {what}", value, unit, goal, beside="" if shared else beside_it)
     progress("live at full speed")
-    yield from _live(place, max(2_000, int(600_000 * scale)))
+    yield from _live_figures(place, max(2_000, int(600_000 * scale)))
     for per_second in RATES:
         progress(f"latency at {per_second}/s")
         yield from _latency(place, per_second, scale)
@@ -87,130 +93,70 @@ def run(place: Path, scale: float, progress: Progress) -> Iterator[Figure]:
 # --- two sites -----------------------------------------------------------------------------------
 
 
-def _serve(parent: Connection, path: Path, near: list[str], begin_at: str, shared_memory: bool) -> None:
-    """Run a site until the parent sends a message; it requests everything if it has a neighbour."""
-    requests = [Request("all", Selection("**"), begin_at)] if near else []
-    terms = SessionTerms(
-        "router", listen=("tcp/127.0.0.1:0",), connect=tuple(near), shared_memory=shared_memory
-    )  # fmt: skip
-    with Queue.open(path) as queue, open_session(terms) as session:
-        site = Site(session, queue, requests)
-        parent.send("ready")
-        parent.send(locators(session))
-        parent.recv()
-        site.close()
-
-
-@contextmanager
-def _site(path: Path, near: list[str], begin_at: str = "next", *, shared_memory: bool = False) -> Iterator[list[str]]:
-    """Run a site in a process; yields the endpoints that it listens on."""
-    with processes(_serve, [(path, near, begin_at, shared_memory)]) as (pipe,):
-        yield pipe.recv()
-        pipe.send("stop")
-
-
-@contextmanager
-def _queues(place: Path, *sizes_mib: int) -> Iterator[tuple[Queue, Queue]]:
-    made = [
-        Queue.create(place / name, size=f"{size}MiB", durability="memory", origin=name)
-        for name, size in zip(("one", "two"), (sizes_mib * 2)[:2], strict=True)
-    ]
-    try:
-        yield made[0], made[1]
-    finally:
-        for queue in made:
-            queue.close()
-            shutil.rmtree(queue.path)
-
-
-def _fill(queue: Queue, size: int, count: int) -> None:
-    """Put `count` products, all different."""
-    filling, array = os.urandom(size), max(1, min(1000, 4_000_000 // size))
-    for begin in range(0, count, array):
-        numbers = range(begin, min(begin + array, count))
-        queue.put_many([number.to_bytes(8, "little") + filling[8:] for number in numbers], feed=FEED)
-
-
-def _until(queue: Queue, count: int, seconds: float = 120) -> float:
-    """Wait until `count` products were put into the queue; returns the time."""
-    end = time.perf_counter() + seconds
-    while queue.next <= count:
-        if time.perf_counter() > end:
-            raise RuntimeError(f"only {queue.next - 1} of {count} products arrived in {seconds} s")
-        time.sleep(0.001)
-    return time.perf_counter()
-
-
-def _backlog(place: Path, size: int, count: int, *, shared_memory: bool = False) -> float:
+def backlog(place: Path, size: int, count: int, trust: Trust = PLAIN) -> float:
     """Products per second, timed once the receiving queue is full and evicts, as it does at any site after a while."""
     used = (size + 100) * count >> 20
-    with _queues(place, max(64, 2 * used), max(16, used // 4)) as (first, second):
-        _fill(first, size, count)
+    with two_queues(place, max(64, 2 * used), max(16, used // 4)) as (first, second):
+        fill(first, size, count)
         with (
-            _site(first.path, [], shared_memory=shared_memory) as where,
-            _site(second.path, where, "oldest", shared_memory=shared_memory),
+            site_at(first.path, [], trust=trust) as where,
+            site_at(second.path, where, "oldest", trust),
         ):
-            begun, before = _until(second, int(count * 0.4)), second.next - 1
-            return (count - before) / (_until(second, count) - begun)
+            begun, before = until_held(second, int(count * 0.4)), second.next - 1
+            return (count - before) / (until_held(second, count) - begun)
 
 
-def _live(place: Path, count: int) -> Iterator[Figure]:
-    with _queues(place, 1024) as (first, second), _site(first.path, []) as where, _site(second.path, where):
-        _settle(first, second)
+def live(place: Path, count: int, trust: Trust = PLAIN) -> tuple[float, float, float]:
+    """Products per second that arrive and that are put, and how many seconds the last one is behind its put."""
+    with (
+        two_queues(place, 1024) as (first, second),
+        site_at(first.path, [], trust=trust) as where,
+        site_at(second.path, where, trust=trust),
+    ):
+        settle(first, second)
         begun, before = time.perf_counter(), second.next - 1
-        _fill(first, 150, count)
+        fill(first, 150, count)
         put = time.perf_counter()
-        ended = _until(second, before + count)
-    beside = f"{ANCHORS['live-150']}; put here at {count / (put - begun):,.0f}/s"
-    yield Figure("live-150", "live at full speed, 150 B", count / (ended - begun), "/s", 200_000, beside=beside)
+        ended = until_held(second, before + count)
+    return count / (ended - begun), count / (put - begun), ended - put
+
+
+def _live_figures(place: Path, count: int) -> Iterator[Figure]:
+    arrived, put, behind_s = live(place, count)
+    beside = f"{ANCHORS['live-150']}; put here at {put:,.0f}/s"
+    yield Figure("live-150", "live at full speed, 150 B", arrived, "/s", 200_000, beside=beside)
     yield Figure(
-        "live-behind", "arrival of the last product after its put", (ended - put) * 1e3, "ms", beside="LDM: 0.5-0.9 s"
+        "live-behind", "arrival of the last product after its put", behind_s * 1e3, "ms", beside="LDM: 0.5-0.9 s"
     )
-
-
-def _settle(first: Queue, second: Queue) -> None:
-    """Put a product now and then until one arrives: the second site is then subscribed."""
-    while second.next == 1:
-        first.put(os.urandom(16), feed="bench/settle")
-        time.sleep(0.1)
-    time.sleep(1.0)
 
 
 # --- latency -------------------------------------------------------------------------------------
 
 
-def _latency(place: Path, per_second: int, scale: float) -> Iterator[Figure]:
+def latencies(place: Path, per_second: int, scale: float, trust: Trust = PLAIN) -> list[int]:
+    """Nanoseconds from before each put to after its read at the other site, in order of size."""
     count = max(20, int(min(per_second * 10, 20_000) * scale)) if per_second > 1 else max(5, int(20 * scale))
-    with _queues(place, 256) as (first, second), _site(first.path, []) as where, _site(second.path, where):
-        _settle(first, second)
-        with processes(_note_latency, [(second.path, count)]) as (reader,):
-            _put_at(first, per_second, count)
-            taken = sorted(reader.recv())
-    anchor = ANCHORS.get(f"relay-{per_second}", "")
+    with (
+        two_queues(place, 256) as (first, second),
+        site_at(first.path, [], trust=trust) as where,
+        site_at(second.path, where, trust=trust),
+    ):
+        settle(first, second)
+        with processes(note_latency, [(second.path, count)]) as (reader,):
+            put_at(first, per_second, count)
+            return sorted(reader.recv())
+
+
+def share_of(taken: list[int], share: float) -> float:
+    """A quantile of sorted nanoseconds, in milliseconds."""
+    return taken[min(len(taken) - 1, int(len(taken) * share))] / 1e6
+
+
+def _latency(place: Path, per_second: int, scale: float) -> Iterator[Figure]:
+    taken, anchor = latencies(place, per_second, scale), ANCHORS.get(f"relay-{per_second}", "")
     for name, share, goal in (("p50", 0.5, 0.5), ("p99", 0.99, 5.0), ("max", 1.0, None)):
-        value = taken[min(len(taken) - 1, int(len(taken) * share))] / 1e6
         what = f"latency at {per_second:,}/s, {name}"
-        yield Figure(f"latency-{per_second}-{name}", what, value, "ms", goal, True, anchor)
-
-
-def _put_at(queue: Queue, per_second: float, count: int) -> None:
-    due = time.perf_counter()
-    for number in range(count):
-        due += 1 / per_second
-        time.sleep(max(0.0, due - time.perf_counter()))
-        queue.put(time.time_ns().to_bytes(8, "little") + number.to_bytes(8, "little") + bytes(134), feed=FEED)
-
-
-def _note_latency(parent: Connection, path: Path, count: int) -> None:
-    taken: list[int] = []
-    with Queue.open(path) as queue:
-        parent.send("ready")
-        for batch in queue.follow("next", FEED, timeout=60):
-            now = time.time_ns()
-            taken += [now - int.from_bytes(batch.payload(place)[:8], "little") for place in range(len(batch))]
-            if len(taken) >= count:
-                break
-    parent.send(taken)
+        yield Figure(f"latency-{per_second}-{name}", what, share_of(taken, share), "ms", goal, True, anchor)
 
 
 # --- many subscribers ----------------------------------------------------------------------------
@@ -221,8 +167,8 @@ def _audio(place: Path, subscribers: int, scale: float) -> Iterator[Figure]:
     count = max(20, int(300 * scale))
     shares = [min(SESSIONS_EACH, subscribers - begin) for begin in range(0, subscribers, SESSIONS_EACH)]
     with (
-        _queues(place, 64) as (first, _),
-        _site(first.path, []) as where,
+        two_queues(place, 64) as (first, _),
+        site_at(first.path, []) as where,
         processes(_listen, [(where[0], share, count) for share in shares], 120) as pipes,
     ):
         for pipe in pipes:

@@ -223,21 +223,29 @@ def channels(context: click.Context, place: str | None, quick: bool, as_json: bo
 @bench.command("relay", short_help="Products from one site to another.")
 @_place_option
 @_scale_option
+@click.option("--secure", is_flag=True, help="What certificates and rules cost, and a hostile client.")
 @json_option
-def relay(place: str | None, scale: float, as_json: bool) -> None:
+def relay(place: str | None, scale: float, secure: bool, as_json: bool) -> None:
     """Measure the fabric: backlog, live, latency at several rates, and a thousand subscribers.
+
+    With --secure: backlog, live and latency over plain TCP, with mutual TLS, and with rules, side by side; and how
+    much later fifty honest clients get their replies while a hostile one sends at full speed.
 
     \b
     Example:
       headrace bench relay
       headrace bench relay --scale 0.1 --json
+      headrace bench relay --secure
     """
-    from headrace.bench import relay as measured
+    if secure:
+        from headrace.bench import relay_secure as measured
+    else:
+        from headrace.bench import relay as measured  # type: ignore[no-redef]
 
     with _place(place) as (folder, kept_in):
         _measure(
             "relay",
-            f"relay --scale {scale:g}",
+            f"relay --scale {scale:g}" + (" --secure" if secure else ""),
             kept_in,
             lambda progress: measured.run(folder, scale, progress),
             measured.NOT_MEASURED,
