@@ -11,7 +11,7 @@ skipped: a file is read as a whole and walked from its beginning.
     read_cursors(directory)      name -> position
     read_segment(directory, …)   one segment: header and rows
     read_queue(directory)        every product below `head`, in the order of sequence
-    find_signature(directory, …) the product that the duplicate table has for a signature
+    find_signature(directory, …) the product that the duplicate table has for the signature of a product
 
 Stations and channels have a reader of their own beside this one (station_reader.py), which goes by the same rules.
 Invalid data raises Damaged, another version OtherVersion. Read a queue while no process writes to it.
@@ -26,7 +26,7 @@ from typing import Any
 import xxhash
 
 VERSION = 1
-CONTROL_VERSION = 2
+CONTROL_VERSION = 3
 CONFIG_FORMAT = 2
 Layout = dict[str, tuple[int, str]]
 Fields = dict[str, Any]
@@ -78,6 +78,7 @@ ROW: Layout = {
 ROW_CHECKED_BYTES = 30
 ROW_DELETED, ROW_DAMAGED, ROW_EXPIRES, ROW_SIGNED, ROW_CONTINUES, ROW_REVISION = 1, 2, 4, 8, 16, 32
 ROW_OPTIONS = 64
+ROW_UNPROVEN = 128
 ROW_HIDDEN = ROW_DELETED | ROW_DAMAGED | ROW_REVISION
 
 NAME_BYTES = 320
@@ -92,6 +93,8 @@ NAMES_STEP = 1024
 BUCKET_BYTES = 64
 SLOTS_IN_BUCKET = 8
 STIRRER = 0xD6E8FEB86659FD93
+SPREADER = 0x9E3779B97F4A7C15
+GIVEN = 4
 LOW_48 = (1 << 48) - 1
 LOW_64 = (1 << 64) - 1
 
@@ -464,6 +467,7 @@ def read_product(segment: bytes, row: Fields, sequence: int, expected: int | Non
         "revision": revision,
         "hidden": bool(row["flags"] & ROW_HIDDEN),
         "continues": bool(row["flags"] & ROW_CONTINUES),
+        "unproven": bool(row["flags"] & ROW_UNPROVEN),
     }
 
 
@@ -474,9 +478,15 @@ def table_path(directory: Path, dedup_table: int) -> Path:
     return directory / f"signatures-{dedup_table:016x}"
 
 
-def buckets_of(signature: bytes, secret: bytes, buckets: int) -> tuple[int, int, int]:
+def scope_of(kind: int, origin: int, unproven: bool) -> int:
+    """Among which products a signature is compared: 0 all; otherwise those with the same scope."""
+    return origin << 8 | 128 * unproven | kind if kind == GIVEN or unproven else 0
+
+
+def buckets_of(signature: bytes, secret: bytes, buckets: int, scope: int = 0) -> tuple[int, int, int]:
     """The two buckets in which a signature can lie, and its tag."""
     s0, s1 = struct.unpack("<QQ", signature)
+    s0 ^= scope * SPREADER & LOW_64
     k0, k1 = struct.unpack("<QQ", secret)
     product = (s0 ^ k0) * (s1 ^ k1)
     mixed = (product & LOW_64) ^ (product >> 64)
@@ -484,25 +494,28 @@ def buckets_of(signature: bytes, secret: bytes, buckets: int) -> tuple[int, int,
     return mixed * buckets >> 64, again * buckets >> 64, mixed & 0xFFFF
 
 
-def find_signature(directory: Path, signature: bytes) -> int | None:
-    """The sequence of the held product with this signature, as the duplicate table leads to it."""
+def find_signature(directory: Path, product: Fields) -> int | None:
+    """The sequence of the held product with the signature of this one, as the duplicate table leads to it."""
     control = read_control(directory)
     if control["signature_kind"] == 0:
         return None
     buckets = control["dedup_table"] & ((1 << 40) - 1)
     table = table_path(directory, control["dedup_table"]).read_bytes()
     check(len(table) == buckets * BUCKET_BYTES, f"the duplicate table has {len(table)} bytes for {buckets} buckets")
-    first, second, tag = buckets_of(signature, control["secret"], buckets)
+    numbers = {name["text"]: place for place, name in read_names(directory).items() if place < FEEDS_BEGIN}
+    kind, unproven = product["signature_kind"], product.get("unproven", False)
+    scope = scope_of(kind, numbers[product["origin"]], unproven)
+    first, second, tag = buckets_of(product["signature"], control["secret"], buckets, scope)
     for bucket in (first, second):
         for slot in struct.unpack_from(f"<{SLOTS_IN_BUCKET}Q", table, bucket * BUCKET_BYTES):
             sequence = control["tail"] - ((control["tail"] - slot) & LOW_48)
             fits = slot != 0 and slot >> 48 == tag and control["oldest"] <= sequence < control["tail"]
-            if fits and has_signature(directory, control, sequence, signature):
+            if fits and has_signature(directory, control, sequence, product["signature"], kind, scope):
                 return int(sequence)
     return None
 
 
-def has_signature(directory: Path, control: Fields, sequence: int, signature: bytes) -> bool:
+def has_signature(directory: Path, control: Fields, sequence: int, signature: bytes, kind: int, scope: int) -> bool:
     for number in range(control["segment_oldest"], control["segment_newest"] + 1):
         entry = entry_of(control, number)
         if entry["first"] <= sequence < (entry["end"] or control["tail"]):
@@ -511,5 +524,8 @@ def has_signature(directory: Path, control: Fields, sequence: int, signature: by
             fits = row["sequence"] == low32(sequence) and row["whole"]
             if not fits or row["flags"] & (ROW_DELETED | ROW_DAMAGED):
                 return False
-            return bool(fields_of(RECORD_HEADER, segment, row["offset"] * 8)["signature"] == signature)
+            record = fields_of(RECORD_HEADER, segment, row["offset"] * 8)
+            there = record["flags"] >> 3 & 7
+            there_scope = scope_of(there, row["origin"], bool(row["flags"] & ROW_UNPROVEN))
+            return bool((record["signature"], there, there_scope) == (signature, kind, scope))
     return False

@@ -12,8 +12,9 @@ import reader
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from side_by_side import assert_same
+from spoiler import write_word
 
-from headrace import Queue
+from headrace import Duplicate, Queue
 from headrace.errors import OptionError, ProductDamagedError, QueueVersionError, RecordsDamagedError
 from headrace.kernel import _kernel as kernel
 from headrace.log import records
@@ -223,7 +224,20 @@ def test_a_queue_of_version_1_is_upgraded_as_it_is_opened(make_queue: MakeQueue)
         assert [bytes(product.payload) for product in again.read()] == [b"kept"]
         again.put(b"new", feed="wx", options=Options(hops=1))
         assert_same(again)
-    assert reader.read_control(queue.path)["version"] == 2
+    assert reader.read_control(queue.path)["version"] == 3
+
+
+def test_a_queue_of_version_2_recognises_its_products_as_it_is_opened(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    queue.put(b"known by its content", feed="wx", ident="i")
+    queue.put(b"known by its name", feed="wx", signature=b"sixteen bytes ok")
+    queue.close()
+    write_word(queue.path, "version", 2)
+    with Queue.open(queue.path) as again:
+        assert queue.path.joinpath("control").read_bytes()[8] == 3
+        assert again.put(b"known by its content", feed="wx", ident="i") == Duplicate(1)
+        assert again.put(b"another", feed="wx", signature=b"sixteen bytes ok") == Duplicate(2)
+        assert_same(again)
 
 
 def test_a_queue_that_an_older_program_uses_is_refused_with_the_way_out(make_queue: MakeQueue) -> None:

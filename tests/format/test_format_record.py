@@ -253,12 +253,12 @@ def test_nothing_is_a_duplicate_of_a_product_with_a_damaged_row(small: Queue) ->
     at = file.stat().st_size - 2 * reader.ROW_BYTES
     with Spoiler(file) as spoiler:
         spoiler.flip(at, 1)
-        assert reader.find_signature(small.path, product["signature"]) is None
+        assert reader.find_signature(small.path, product) is None
         assert small.put(product["payload"], feed=product["feed"], ident=product["ident"]) == 4
-        assert reader.find_signature(small.path, product["signature"]) == 4
+        assert reader.find_signature(small.path, product) == 4
         spoiler.flip(at, 1)
     small.delete("wx/again")
-    assert reader.find_signature(small.path, product["signature"]) == 2
+    assert reader.find_signature(small.path, product) == 2
     assert_same(small)
 
 

@@ -156,7 +156,7 @@ def test_a_repair_writes_the_control_file_in_place(closed: Path) -> None:
     assert any("control" in line for line in Queue.repair(closed))
     assert (closed / "control").stat().st_ino == inode
     control = reader.read_control(closed)
-    assert (control["version"], control["state"], control["tail"]) == (2, READY, 6 + (1 << 32))
+    assert (control["version"], control["state"], control["tail"]) == (3, READY, 6 + (1 << 32))
     assert records(closed) == before
 
 

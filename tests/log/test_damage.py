@@ -163,14 +163,14 @@ def test_durability_memory_requires_a_directory_in_memory(tmp_path: Path) -> Non
 
 
 def test_a_newer_format_is_refused_and_not_changed(full: Path) -> None:
-    alter(full / "control", 8, struct.pack("<I", 3))
+    alter(full / "control", 8, struct.pack("<I", 4))
     before = (full / "control").read_bytes()
     with pytest.raises(QueueVersionError, match="upgrade"):
         Queue.open(full)
     assert (full / "control").read_bytes() == before
     with pytest.raises(QueueVersionError, match="upgrade"):
         Queue.repair(full)
-    alter(full / "control", 8, struct.pack("<I", 2))
+    alter(full / "control", 8, struct.pack("<I", 3))
     text = (full / "queue.json").read_text()
     (full / "queue.json").write_text(text.replace('"format": 2', '"format": 99'))
     with pytest.raises(QueueVersionError, match="format 99"):

@@ -160,8 +160,9 @@ def test_rows_without_a_log_support_filtering_but_not_picking(make_queue: MakeQu
 def test_a_receipt_covers_only_the_kept_products_in_their_order(make_queue: MakeQueue) -> None:
     there, here = make_queue("there", origin="there", dedup="none"), make_queue("here")
     payloads = [b"0", b"1", b"2", b"1", b"held", b"5"]
-    there.put_many(payloads, feed="a", signature=[blake3(payload).digest()[:16] for payload in payloads])
-    here.put(b"held", feed="b", signature=blake3(b"held").digest()[:16])
+    there.put_many(payloads, feed="a", signature=[blake3(b"!" + payload).digest()[:16] for payload in payloads])
+    given = blake3(b"!held").digest()[:16]
+    here.put(b"held", feed="b", signature=given, origin="there", origin_sequence=99)
     came = read_batch(page(there.read_batch()), Names())
     receipt = here.put_batch(came, keep=[True, True, False, True, True, True])
     assert (receipt.products, receipt.stored, receipt.first) == (5, 3, 2)

@@ -11,9 +11,9 @@ import pytest
 from travelling import facts, forged, page, put_some, sealed
 
 from headrace import Batch, Queue
-from headrace.errors import RecordsDamagedError
+from headrace.errors import InvalidError, RecordsDamagedError
 from headrace.kernel import _kernel as kernel
-from headrace.log.records import Names, read_batch
+from headrace.log.records import Names, read_batch, wrong_signatures
 from headrace.product.feed import check_feed
 
 MakeQueue = Callable[..., Queue]
@@ -167,7 +167,11 @@ def test_a_forged_record_with_a_valid_checksum_is_usable_or_refused(sent: Batch,
         if batch is not None:
             used += 1
             use_in_full(batch)
-            here.put_batch(batch, timeout=0)
+            forged = wrong_signatures(batch)
+            if forged is not None:
+                with pytest.raises(InvalidError, match="not that of its content"):
+                    here.put_batch(batch, timeout=0)
+            here.put_batch(batch, None if forged is None else ~forged, timeout=0)
     assert used > 50
     use_in_full(here.read_batch())
 

@@ -111,18 +111,34 @@ def test_products_are_located_by_signature_within_the_selection_and_the_rights(q
     put(queue, "wx/a", "1", "2")
     put(queue, "secret", "3")
     put(queue, "wx/b", "4")
-    signatures = ask(queue).signatures + bytes(16) + b"x" * 16
+    reply = ask(queue)
+    signatures = reply.signatures + bytes(16) + b"x" * 16
+    kinds, numbers = reply.kinds + bytes([5, 4]), reply.origin_numbers + bytes(4)
 
     def located(selection: str = "**", allowed: Feeds = ALL) -> list[int]:
-        return np.frombuffer(locate(queue, Locate(selection, signatures), allowed).sequences, np.uint64).tolist()
+        query = Locate(selection, signatures, kinds, reply.origins, numbers)
+        return np.frombuffer(locate(queue, query, allowed).sequences, np.uint64).tolist()
 
     assert located() == [1, 2, 3, 4, 0, 0]
     assert located("wx/a") == [1, 2, 0, 0, 0, 0]
     assert located(allowed=rights_of([Rule(("b",), receive=("wx/**",))], "b").receive) == [1, 2, 0, 4, 0, 0]
     queue.delete(Selection(ident="2"))
     assert located() == [1, 0, 3, 4, 0, 0]
-    with pytest.raises(FabricMessageError, match="part of a signature"):
-        locate(queue, Locate("**", b"abc"), ALL)
+    with pytest.raises(FabricMessageError, match="columns of different lengths"):
+        locate(queue, Locate("**", b"abc", b"", (), b""), ALL)
+    with pytest.raises(FabricMessageError, match="unknown origin"):
+        locate(queue, Locate("**", bytes(16), b"\5", ("a",), b"\1\0"), ALL)
+
+
+def test_a_signature_that_a_producer_made_up_is_located_for_its_origin_and_kind_alone(queue: Queue) -> None:
+    queue.put(b"junk", feed="x", ident="junk", signature=b"sixteen bytes ok")
+
+    def located(kind: int, origin: str) -> int:
+        reply = locate(queue, Locate("**", b"sixteen bytes ok", bytes([kind]), (origin,), bytes(2)), ALL)
+        return int.from_bytes(reply.sequences, "little")
+
+    assert located(4, queue.config.origin) == 1
+    assert [located(4, "elsewhere"), located(5, queue.config.origin), located(1, queue.config.origin)] == [0, 0, 0]
 
 
 # --- what has arrived -------------------------------------------------------------------------------
@@ -131,7 +147,8 @@ def test_products_are_located_by_signature_within_the_selection_and_the_rights(q
 def test_products_are_recognised_by_signature_as_long_as_they_are_held(queue: Queue) -> None:
     put(queue, "x", "1", "2", "3")
     _, products = rows_of(ask(queue))
-    assert log_of(queue).find_signatures(products.signatures).tolist() == [1, 2, 3]
+    found = log_of(queue).find_signatures(products.signatures, products.kinds, products.origins.tolist())
+    assert found.tolist() == [1, 2, 3]
     queue.delete(Selection(ident="2"))
     assert recognise(queue, Remembered(), products).tolist() == [True, False, True]
 

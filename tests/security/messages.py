@@ -68,7 +68,8 @@ def messages() -> list[Message]:
         told, replies.Identity("denver", ID, config, 1), replies.Bounds(1, 2),
         replies.Products(2, 2, 0, bytes(24)), replies.NameList(["a", "b"]),
     ]  # fmt: skip
-    queries: list[Any] = [Identify(), Read("wx/**", 0, 1, 10, 1 << 20), Inventory("**", 0, 10), Locate("**", ID)]
+    queries: list[Any] = [Identify(), Read("wx/**", 0, 1, 10, 1 << 20), Inventory("**", 0, 10)]
+    queries.append(Locate("**", ID, b"\5", ("denver",), b"\0\0"))
     assert all(isinstance(each, get_args(Query)) for each in queries)
     card = IdentifyReply("denver", ID, 1, 2, 3, origins=("denver", "boulder"))
     head = PageHead(VERSION, "denver", ID, "own", 0, 5, 6, 0, 0, left_out={"expired": 1})

@@ -86,6 +86,11 @@ class Hostile:
             self._held += [(first + row, records_of(batch, np.array([row], np.uint32))) for row in range(len(batch))]
         return batch
 
+    def hold_record(self, record: bytes) -> None:
+        """Add one product as the bytes of its record."""
+        with self._lock:
+            self._held.append((self.next, record + bytes(-len(record) % 8)))
+
     def pages(self, query: Read) -> Iterator[Message]:
         """All that the log has behind `after`, whatever was asked for."""
         with self._lock:

@@ -28,6 +28,7 @@ One extension module in several files, in the order in which they build on each 
     log/put         from the objects of a call to what append takes
     log/validate    records from a buffer that is not trusted
     log/wire        records on their way between queues
+    log/prove       whether their signatures are what they say
     log/state       the shared numbers by name
     log/log         Log: what Python calls
     log/maintenance what happens under the lock, or while no other process is attached
@@ -70,6 +71,7 @@ include "log/sign.pxi"
 include "log/put.pxi"
 include "log/validate.pxi"
 include "log/wire.pxi"
+include "log/prove.pxi"
 include "log/state.pxi"
 include "log/log.pxi"
 include "log/maintenance.pxi"

@@ -25,6 +25,7 @@ cdef enum:                           # outcomes below zero; a plain errno is neg
     CODE_FUNCTION = -1019            # a function of a user assigns the slice
     CODE_SLICE_GIVEN = -1020         # a slice was given, and the channel assigns slices
     CODE_SLICE_MISSING = -1021       # the channel needs a slice that is given, and below its number of slices
+    CODE_SIGNATURE = -1022           # a signature that is a hash, and not that of the content
 
 CODES = {
     "damaged": CODE_DAMAGED,
@@ -48,6 +49,7 @@ CODES = {
     "function": CODE_FUNCTION,
     "slice_given": CODE_SLICE_GIVEN,
     "slice_missing": CODE_SLICE_MISSING,
+    "signature": CODE_SIGNATURE,
 }
 
 

@@ -22,7 +22,7 @@ cdef extern from "<pthread.h>" nogil:
         pass
 
 cpdef enum:
-    FORMAT_VERSION = 2               # of the control file
+    FORMAT_VERSION = 3               # of the control file
     SEGMENT_VERSION = 1
     RECORD_PLAIN = 1                 # version of a record without options
     RECORD_WITH_OPTIONS = 2
@@ -72,6 +72,7 @@ cpdef enum:                           # row flags
     ROW_CONTINUES = 16               # its batch continues in the next row
     ROW_REVISION = 32                # another payload of an earlier product, for the stations behind
     ROW_OPTIONS = 64                 # the record has options
+    ROW_UNPROVEN = 128               # its signature could not be recomputed: it counts for its origin alone
     ROW_HIDDEN = 35                  # deleted, damaged or a revision: readers of the log skip it
 
 cpdef enum:                           # types of options of a record; headrace/product/options.py says what they mean
@@ -96,6 +97,12 @@ cpdef enum:                           # how a signature was made
     SIGNATURE_GIVEN = 4              # by the producer, or unique; not a hash
     SIGNATURE_OF_IDENTITY = 4        # with one of the hashes: of feed, ident and payload
     SIGNATURE_HASH = 3               # the bits that name the hash
+
+cpdef enum:                          # ref.proof: whether a signature from elsewhere is what it says
+    PROOF_NONE = 0                   # not looked at
+    PROOF_SOUND = 1                  # recomputed and equal, or no hash
+    PROOF_OPEN = 2                   # nobody here can recompute it
+    PROOF_WRONG = 3                  # another one than that of its content
 
 cpdef enum:                           # what a crash leaves intact; see docs/guarantees.md
     DURABLE_MEMORY = 0

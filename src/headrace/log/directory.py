@@ -191,18 +191,25 @@ def learn_names(path: Path, log: kernel.Log) -> None:
 
 
 def upgrade_control(path: Path, descriptor: int, *, alone: bool) -> None:
-    """Bring a control file of version 1, which had no clock, to version 2; QueueVersionError unless `alone`."""
+    """Bring a control file of an older version to this one; QueueVersionError unless `alone`.
+
+    Version 1 had no clock. Until version 3 a signature was compared without its kind and origin, so the duplicate table
+    was another one: without its number, it is filled again as the queue is opened.
+    """
     start = os.pread(descriptor, 64, 0)
     magic, version, _ = kernel.read_control_start(start.ljust(64, b"\0"))
     size = os.fstat(descriptor).st_size
-    if magic != b"HRCONTRL" or version != 1 or size not in (kernel.CONTROL_BYTES_1, kernel.CONTROL_BYTES):
+    if magic != b"HRCONTRL" or version not in (1, 2) or size not in (kernel.CONTROL_BYTES_1, kernel.CONTROL_BYTES):
         return
     if not alone:
         raise QueueVersionError(
             f"{path} is in use by programs of an older Headrace", "end them; then the queue is upgraded as it is opened"
         )
-    os.posix_fallocate(descriptor, 0, kernel.CONTROL_BYTES)
-    os.pwrite(descriptor, bytes(kernel.CONTROL_BYTES - kernel.CONTROL_BYTES_1), kernel.CONTROL_BYTES_1)
+    if version == 1:
+        os.posix_fallocate(descriptor, 0, kernel.CONTROL_BYTES)
+        os.pwrite(descriptor, bytes(kernel.CONTROL_BYTES - kernel.CONTROL_BYTES_1), kernel.CONTROL_BYTES_1)
+    for table in path.glob("signatures-*"):
+        table.unlink()
     os.pwrite(descriptor, kernel.FORMAT_VERSION.to_bytes(4, "little"), len(magic))
 
 

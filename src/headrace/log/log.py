@@ -44,6 +44,7 @@ from headrace.units import parse_age, parse_size
 
 Wanted = Selection | str | None
 _SIGNATURES = 4096  # looked up in one go, while appends wait
+_NO_ORIGIN = 0xFFFF  # the number of none
 
 _opened: "weakref.WeakSet[Log]" = weakref.WeakSet()  # for fork
 
@@ -236,16 +237,23 @@ class Log:
 
         return read
 
-    def find_signatures(self, signatures: npt.NDArray[np.void]) -> npt.NDArray[np.uint64]:
-        """For each signature, of 16 bytes, the sequence of the held product that has it, or 0.
+    def find_signatures(
+        self, signatures: npt.NDArray[np.void], kinds: npt.NDArray[np.uint8], origins: Sequence[str]
+    ) -> npt.NDArray[np.uint64]:
+        """For each signature, of 16 bytes, with its kind and the origin of its product: the sequence here, or 0.
 
         A put of such a product would be a duplicate. All are 0 if the queue keeps no signatures.
         """
         sequences = [np.zeros(0, np.uint64)]
-        data = np.ascontiguousarray(signatures).view(np.uint8)
-        for begin in range(0, len(data), 16 * _SIGNATURES):
+        data, kinds = np.ascontiguousarray(signatures).view(np.uint8), np.ascontiguousarray(kinds)
+        known = self.kernel.origins
+        numbers = np.fromiter((known.get(origin, _NO_ORIGIN) for origin in origins), np.uint16, len(kinds))
+        for begin in range(0, len(kinds), _SIGNATURES):
+            end = begin + _SIGNATURES
             with self.locked():
-                found = kernel.find_signatures(self.kernel, data[begin : begin + 16 * _SIGNATURES])
+                found = kernel.find_signatures(
+                    self.kernel, data[16 * begin : 16 * end], kinds[begin:end], numbers[begin:end]
+                )
             sequences.append(np.frombuffer(found, np.uint64))
         return np.concatenate(sequences)
 

@@ -89,6 +89,17 @@ def mask_of(keep: Any, products: int) -> npt.NDArray[np.uint8] | None:
     return mask
 
 
+def wrong_signatures(batch: Batch, mask: npt.NDArray[np.uint8] | None = None) -> npt.NDArray[np.bool_] | None:
+    """Which of the products that the mask names have a hash as signature that is not of their content; None: none.
+
+    Such a product is never stored. What could not be recomputed is not among them (kernel/log/prove.pxi).
+    """
+    if not kernel.prove(rows_of(batch), mask):
+        return None
+    wrong: npt.NDArray[np.bool_] = batch.columns["proof"] == kernel.PROOF_WRONG
+    return wrong
+
+
 def packed_rows(
     log: "Log", batch: Batch, mask: npt.NDArray[np.uint8] | None, *, passed_on: bool
 ) -> dict[int, tuple[bytes, bytes]] | None:
@@ -125,6 +136,12 @@ def explain_records(error: kernel.KernelError, path: Path, batch: Batch, config:
         return BatchTooLargeError(
             f"a batch of {len(batch)} products does not fit into {config.size} bytes as one piece",
             "put it in several calls, or resize the queue",
+        )
+    if error.code == _CODES["signature"]:
+        return InvalidError(
+            f"product {error.file} of the batch, {batch[error.file].ident!r}, has a signature that is not that of its "
+            "content",
+            "do not store it: whoever sent it has altered it",
         )
     if error.code == _CODES["revision"]:
         return InvalidError(

@@ -32,7 +32,7 @@ ROW = np.dtype(
         ("ident_bytes", "<u2"), ("properties_bytes", "<u2"), ("priority", "u1"), ("kind", "u1"),
         ("feed_bytes", "u1"), ("origin_bytes", "u1"), ("segment", "<u4"), ("signature", "V16"),
         ("slot", "<u4"), ("deliveries", "<u2"), ("revisions", "<u2"), ("ticket", "<u4"),
-        ("options_bytes", "<u2"), ("form", "<u2"),
+        ("options_bytes", "<u2"), ("form", "u1"), ("proof", "u1"),
     ]
 )  # fmt: skip
 

@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 LostBy = Literal["evicted", "evicted unseen", "damaged", "too large"]  # named as a range of sequences
 Cause = Literal[
     "filtered", "duplicate", "expired", "too old", "not permitted", "deleted", "damaged", "too large", "evicted",
-    "evicted unseen", "refused", "discarded", "returned", "not passed on",
+    "evicted unseen", "refused", "wrong signature", "discarded", "returned", "not passed on",
 ]  # fmt: skip
 
 MEANING: dict[Cause, str] = {
@@ -31,6 +31,7 @@ MEANING: dict[Cause, str] = {
         "may have sent it"
     ),
     "refused": "the receiving queue can never take it: its payload is too large there, for example",
+    "wrong signature": "it came with a signature that is not that of its content: somebody has altered one of the two",
     "discarded": "the policy of a station or channel dropped it, or a consumer discarded it",
     "returned": "it was put at the receiving site itself, and came back",
     "not passed on": "its options say that sites do not pass it on, or not any further",

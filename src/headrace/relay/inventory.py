@@ -57,12 +57,24 @@ def list_held(queue: Queue, query: Inventory, allowed: Feeds) -> InventoryReply:
     )  # fmt: skip
 
 
+def _check_columns(query: Locate) -> None:
+    count = len(query.kinds)
+    if len(query.signatures) != 16 * count or len(query.origin_numbers) != 2 * count:
+        raise FabricMessageError(
+            "a query has columns of different lengths", "run the same Headrace version at both sites"
+        )
+    if count and int(np.frombuffer(query.origin_numbers, np.uint16).max()) >= len(query.origins):
+        raise FabricMessageError("a query has an unknown origin", "run the same Headrace version at both sites")
+
+
 def locate(queue: Queue, query: Locate, allowed: Feeds) -> LocateReply:
-    """Reply to a query. FabricMessageError if the signatures are not whole."""
-    if len(query.signatures) % 16:
-        raise FabricMessageError("a query has part of a signature", "run the same Headrace version at both sites")
+    """Reply to a query. FabricMessageError if its columns are invalid."""
+    _check_columns(query)
     log = log_of(queue)
-    sequences = log.find_signatures(np.frombuffer(query.signatures, "V16"))
+    signatures, kinds = np.frombuffer(query.signatures, "V16"), np.frombuffer(query.kinds, np.uint8)
+    places = np.frombuffer(query.origin_numbers, np.uint16)
+    origins = [query.origins[place] for place in places.tolist()]
+    sequences = log.find_signatures(signatures, kinds, origins)
     read = log.reader(selection_in(query), _STRETCH, _WHOLE, allowed=allowed.test, heads=True)
     held, shown = np.unique(sequences[sequences > 0]), [np.zeros(0, np.uint64)]
     while len(held):

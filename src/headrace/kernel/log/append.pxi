@@ -32,6 +32,7 @@ cdef struct Item:                    # one product on its way into the log
     uint8_t carried                  # its slice was given where it was first put, not by this caller
     uint8_t spread                   # it lacks what the function that assigns slices needs
     uint8_t passed_on                # by another site: its hops fall by one
+    uint8_t unproven                 # its signature counts for its origin alone
     uint8_t signature[16]
 
 cdef enum:
@@ -198,7 +199,8 @@ cdef inline void write_row(Row *row, Item *item, uint64_t offset, uint64_t seque
     cdef uint64_t *words = <uint64_t *>row
     cdef uint64_t flags = ((ROW_EXPIRES if item.expires_ns else 0) | (ROW_SIGNED if item.kind else 0)
                            | (ROW_CONTINUES if item.continues else 0) | (ROW_REVISION if item.revision else 0)
-                           | (ROW_OPTIONS if item.options_bytes or item.bound_us else 0))
+                           | (ROW_OPTIONS if item.options_bytes or item.bound_us else 0)
+                           | (ROW_UNPROVEN if item.unproven else 0))
     cdef uint64_t place = offset // 8 | item.payload_bytes << 32
     cdef uint64_t name = item.feed | sequence << 32
     cdef uint64_t marks = item.origin | <uint64_t>item.slice << 16 | <uint64_t>item.priority << 32 | flags << 40
@@ -206,13 +208,21 @@ cdef inline void write_row(Row *row, Item *item, uint64_t offset, uint64_t seque
     words[3] = marks | sum_of_30(now_ns, place, name, marks) << 48
 
 
+cdef inline Imprint imprint_of_item(Item *item) noexcept nogil:
+    cdef Imprint imprint
+    imprint.signature, imprint.origin = item.signature, item.origin
+    imprint.kind, imprint.is_open = item.kind, item.unproven != 0
+    return imprint
+
+
 cdef int find_duplicate(Store *store, Item *item, uint64_t sequence, uint64_t **slot,
                         uint64_t *tag) noexcept nogil:
     """1 and the outcome if the queue holds the item already; otherwise 0 and a slot for its signature."""
+    cdef Imprint imprint = imprint_of_item(item)
     cdef uint64_t twin
     cdef int error
     while True:
-        twin = dedup_find(store, item.signature, sequence, slot, tag)
+        twin = dedup_find(store, &imprint, sequence, slot, tag)
         if twin != 0:
             item.outcome = twin
             item.duplicate = 1
@@ -350,10 +360,12 @@ cdef void note_batch(Store *store, Item *items, size_t count) noexcept nogil:
 cdef void touch_buckets(Store *store, Item *items, size_t count) noexcept nogil:
     """Read a word of every bucket that these items need, so that the cache misses overlap."""
     cdef uint64_t first = 0, second = 0, tag = 0, sum = 0
+    cdef Imprint imprint
     cdef size_t i
     for i in range(count):
         if items[i].kind:
-            stir(store, items[i].signature, &first, &second, &tag)
+            imprint = imprint_of_item(&items[i])
+            stir(store, &imprint, &first, &second, &tag)
             sum += store.dedup[first].slots[0] ^ store.dedup[second].slots[0]
     keep_value(sum)
 

@@ -7,6 +7,7 @@
 #
 # The size in a record from elsewhere is compared with the one in the frame (`frame_bytes`) before the record is used.
 
+from headrace.errors import DictionaryError, ProductDamagedError
 from headrace.product.expansion import expand as expand_frame, refuse as refuse_payload
 
 cdef enum:                           # ref.form

@@ -68,16 +68,23 @@ def rebuild_dedup(Log log):
         log.fail(error)
 
 
-def find_signatures(Log log not None, const uint8_t[::1] signatures not None):
-    """For each signature of 16 bytes: the sequence of the held product that has it, or 0. Under the lock of the log."""
+def find_signatures(Log log not None, const uint8_t[::1] signatures not None, const uint8_t[::1] kinds not None,
+                    const uint16_t[::1] origins not None):
+    """For each signature of 16 bytes: the sequence of the held product that it identifies, or 0. Under the lock.
+
+    `origins` are numbers of this log; any other number is that of an origin that it does not know.
+    """
     cdef Store *store = log.store
     cdef size_t i, count = <size_t>signatures.shape[0] // 16
     cdef uint64_t *slot
     cdef uint64_t tag = 0
+    cdef Imprint imprint
     cdef int error
     found = PyBytes_FromStringAndSize(NULL, count * sizeof(uint64_t))
     cdef uint64_t *sequences = <uint64_t *>PyBytes_AS_STRING(found)
     memset(sequences, 0, count * sizeof(uint64_t))
+    if <size_t>kinds.shape[0] != count or <size_t>origins.shape[0] != count:
+        raise ValueError("kinds, origins")
     if store.control.signature_kind == SIGNATURE_NONE or count == 0:
         return found
     error = dedup_attach(store)
@@ -86,7 +93,12 @@ def find_signatures(Log log not None, const uint8_t[::1] signatures not None):
     with nogil:
         for i in range(count):
             slot = NULL
-            sequences[i] = dedup_find(store, &signatures[16 * i], store.control.tail, &slot, &tag)
+            imprint.signature, imprint.kind = &signatures[16 * i], kinds[i]
+            imprint.origin, imprint.is_open = origins[i], False
+            sequences[i] = dedup_find(store, &imprint, store.control.tail, &slot, &tag)
+            if sequences[i] == 0 and imprint.kind != SIGNATURE_GIVEN:
+                slot, imprint.is_open = NULL, True
+                sequences[i] = dedup_find(store, &imprint, store.control.tail, &slot, &tag)
     return found
 
 

@@ -86,14 +86,17 @@ cdef int set_options(Item *item, bytes options) except -1:
     return 0
 
 
-cdef int sign_content(Log log, Item *item, content) except -1:
-    """Give the item the signature of its content, of which the payload is another form."""
+cdef int sign_content(Log log, Item *item, content, const char *given) except -1:
+    """Give the item the signature of its content, of which the payload is another form; or the one that was given."""
     cdef Item whole = item[0]
     cdef Py_buffer buffer
     PyObject_GetBuffer(content, &buffer, PyBUF_SIMPLE)
     whole.payload, whole.payload_bytes = <char *>buffer.buf, buffer.len
     try:
-        sign(log, &whole, 1)
+        if given != NULL:
+            take_given(log, &whole, <const uint8_t *>given)
+        else:
+            sign(log, &whole, 1)
     finally:
         PyBuffer_Release(&buffer)
     item.kind = whole.kind
@@ -141,11 +144,10 @@ cdef int64_t put_one(Log log, payload, str feed, str ident, uint64_t created_ns,
     try:
         if item.payload_bytes > payload_bytes_max(store):
             log.fail(CODE_DAMAGED if state_holed(store) else CODE_PAYLOAD_TOO_LARGE)
-        if signature is not None:
-            item.kind = SIGNATURE_GIVEN
-            memcpy(item.signature, PyBytes_AS_STRING(signature), 16)
-        elif content is not None:
-            sign_content(log, &item, content)
+        if content is not None:
+            sign_content(log, &item, content, PyBytes_AS_STRING(signature) if signature is not None else NULL)
+        elif signature is not None:
+            take_given(log, &item, <const uint8_t *>PyBytes_AS_STRING(signature))
         else:
             sign(log, &item, 1)
         outcome = EBUSY
@@ -208,10 +210,6 @@ cdef tuple put_many(Log log, payloads, feeds, idents, const uint64_t[::1] create
             if item.payload_bytes > payload_bytes_max(log.store):
                 log.fail(CODE_PAYLOAD_TOO_LARGE)
             item.slice = NO_SLICE
-            if signatures is not None and signatures[i] is not None:
-                block = signatures[i]
-                item.kind = SIGNATURE_GIVEN
-                memcpy(item.signature, PyBytes_AS_STRING(block), 16)
             if properties is not None:
                 block = properties[i] if each_block else properties
                 item.properties = PyBytes_AS_STRING(block)
@@ -235,10 +233,13 @@ cdef tuple put_many(Log log, payloads, feeds, idents, const uint64_t[::1] create
                 items[i].origin_sequence = origin_sequences[i]
                 items[i].previous = previous[i] if previous is not None else 0
         spread = assign_slices(log, items, count, assigned)
-        if contents is not None:
+        if contents is not None or signatures is not None:
             for i in range(count):
-                if items[i].kind == SIGNATURE_NONE and contents[i] is not None:
-                    sign_content(log, &items[i], contents[i])
+                block = signatures[i] if signatures is not None else None
+                if contents is not None and contents[i] is not None:
+                    sign_content(log, &items[i], contents[i], PyBytes_AS_STRING(block) if block is not None else NULL)
+                elif block is not None:
+                    take_given(log, &items[i], <const uint8_t *>PyBytes_AS_STRING(block))
         sign(log, items, count)
         return append_many(log, items, count, now_ns, boot_ns, spread)
     finally:

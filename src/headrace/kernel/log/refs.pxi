@@ -34,7 +34,8 @@ cdef packed struct Ref:              # 120 bytes: one product as the Batch sees 
     uint16_t revisions
     uint32_t ticket
     uint16_t options_bytes
-    uint16_t form                    # of the payload: plain, or one that is expanded; expand.pxi
+    uint8_t form                     # of the payload: plain, or one that is expanded; expand.pxi
+    uint8_t proof                    # of the signature; prove.pxi
 
 cdef Ref ref_shape                   # never read: only its addresses are compared
 REF_BYTES = sizeof(Ref)
@@ -60,6 +61,7 @@ REF_FIELDS = {                       # field of a Ref: (offset, bytes); product/
     "segment": (<char *>&ref_shape.segment - <char *>&ref_shape, sizeof(ref_shape.segment)),
     "options_bytes": (<char *>&ref_shape.options_bytes - <char *>&ref_shape, sizeof(ref_shape.options_bytes)),
     "form": (<char *>&ref_shape.form - <char *>&ref_shape, sizeof(ref_shape.form)),
+    "proof": (<char *>&ref_shape.proof - <char *>&ref_shape, sizeof(ref_shape.proof)),
     "signature": (<char *>&ref_shape.signature - <char *>&ref_shape, sizeof(ref_shape.signature)),
     "slot": (<char *>&ref_shape.slot - <char *>&ref_shape, sizeof(ref_shape.slot)),
     "deliveries": (<char *>&ref_shape.deliveries - <char *>&ref_shape, sizeof(ref_shape.deliveries)),
@@ -174,7 +176,7 @@ cdef void fill_ref(Ref *ref, Record *record, uint16_t origin) noexcept nogil:
     ref.feed_bytes = record.feed_bytes
     ref.origin_bytes = record.origin_bytes
     ref.options_bytes = options_bytes(record)
-    ref.form = FORM_PLAIN
+    ref.form, ref.proof = FORM_PLAIN, PROOF_NONE
     if ref.options_bytes:
         fill_form(ref)
     ref.expires_ns = 0

@@ -278,6 +278,8 @@ cdef class Rows:
         ref.feed = row.feed
         ref.segment = self.pinned_count - 1
         fill_ref(ref, <Record *>(mapping.base + <uint64_t>row.offset * 8), row.origin)
+        if row.flags & ROW_UNPROVEN:
+            ref.proof = PROOF_OPEN
         self.bytes += ref.payload_bytes
         return 0
 
@@ -349,6 +351,8 @@ cdef class Rows:
                     if not sound:
                         break
                     fill_ref(ref, <Record *>ref.record, row.origin)
+                    if row.flags & ROW_UNPROVEN:
+                        ref.proof = PROOF_OPEN
                     if ref.form != FORM_PLAIN:
                         self.bytes += ref.payload_bytes
                         self.bytes -= row.payload_bytes
@@ -390,6 +394,8 @@ cdef class Rows:
                 load_row(mapping, ref.sequence - self.pinned_first[ref.segment], &row)
                 if sound_header(mapping, &row):
                     fill_ref(ref, <Record *>ref.record, row.origin)
+                    if row.flags & ROW_UNPROVEN:
+                        ref.proof = PROOF_OPEN
                 else:
                     ref.origin, ref.kind = row.origin, SIGNATURE_NONE
                     ref.origin_sequence = ref.created_ns = ref.previous = ref.expires_ns = 0

@@ -50,7 +50,6 @@ cdef int sign(Log log, Item *items, size_t count) except -1:
     """Give items without a signature the one that their queue computes; none if the queue looks for no duplicates."""
     cdef Store *store = log.store
     cdef uint8_t kind = <uint8_t>store.control.signature_kind
-    cdef bint by_xxh3 = kind & SIGNATURE_HASH == SIGNATURE_XXH3
     cdef Joined joined
     cdef object hasher = None
     cdef size_t i
@@ -69,12 +68,48 @@ cdef int sign(Log log, Item *items, size_t count) except -1:
                 continue
             if not has_head(&joined, &items[i]):
                 set_head(store, &joined, &items[i])
-        items[i].kind = kind
-        if by_xxh3:
-            sign_by_xxh3(&items[i], &joined)
-        else:
-            sign_by_library(&items[i], hasher, &joined)
+        compute(&items[i], kind, hasher, &joined)
     log.hasher = hasher
+    return 0
+
+
+cdef int compute(Item *item, uint8_t kind, hasher, Joined *joined) except -1:
+    """Give the item the hash of this kind, with the head that `joined` has."""
+    item.kind = kind
+    if kind & SIGNATURE_HASH == SIGNATURE_XXH3:
+        sign_by_xxh3(item, joined)
+    else:
+        sign_by_library(item, hasher if kind & SIGNATURE_HASH == SIGNATURE_BLAKE3 else None, joined)
+    return 0
+
+
+cdef int take_given(Log log, Item *item, const uint8_t *given) except -1:
+    """Give the item a signature that its caller chose: of the kind of the hash that it is, otherwise a given one.
+
+    A product that is put again under its signature, from an archive for example, is the product that the queue holds.
+    One that was carried here may have a signature of another queue's kind.
+    """
+    cdef uint8_t own = <uint8_t>log.store.control.signature_kind, kind
+    cdef object hasher
+    cdef Joined joined
+    cdef Item trial
+    if own != SIGNATURE_NONE:
+        hasher = take_hasher(log)
+        for kind in range(1, 8):
+            if kind == SIGNATURE_GIVEN or (kind != own and item.origin_sequence == 0):
+                continue
+            if kind & SIGNATURE_OF_IDENTITY and item.ident_bytes == 0 and item.origin_sequence == 0:
+                continue
+            joined.head_bytes = identity_head(log.store, item, joined.text) if kind & SIGNATURE_OF_IDENTITY else 0
+            trial = item[0]
+            compute(&trial, kind, hasher, &joined)
+            if memcmp(trial.signature, given, 16) == 0:
+                item[0] = trial
+                break
+        log.hasher = hasher
+    if item.kind == SIGNATURE_NONE:
+        item.kind = SIGNATURE_GIVEN
+        memcpy(item.signature, given, 16)
     return 0
 
 
@@ -100,25 +135,30 @@ cdef object take_hasher(Log log):
 
 cdef size_t identity_head(Store *store, Item *item, char *head) noexcept nogil:
     """Write what is hashed before the payload; its size."""
+    cdef Name *feed = name_of(store, item.feed)
+    cdef Name *origin = name_of(store, item.origin)
+    return head_of(item, feed.text, feed.bytes, origin.text, origin.bytes, head)
+
+
+cdef size_t head_of(Item *item, const char *feed, uint16_t feed_bytes, const char *origin, uint16_t origin_bytes,
+                    char *head) noexcept nogil:
+    """As `identity_head`, of an item whose feed and origin have these names."""
     cdef IdentityHead *lengths = <IdentityHead *>head
     cdef IdentityPlace *place
-    cdef Name *feed = name_of(store, item.feed)
-    cdef Name *origin
     cdef size_t size = sizeof(IdentityHead)
-    lengths.feed_bytes, lengths.ident_bytes = feed.bytes, item.ident_bytes
+    lengths.feed_bytes, lengths.ident_bytes = feed_bytes, item.ident_bytes
     lengths.origin_bytes = lengths.reserved = 0
     if item.ident_bytes:
-        memcpy(head + size + feed.bytes, item.ident, item.ident_bytes)
-        memcpy(head + size, feed.text, feed.bytes)
-        return size + feed.bytes + item.ident_bytes
+        memcpy(head + size, feed, feed_bytes)
+        memcpy(head + size + feed_bytes, item.ident, item.ident_bytes)
+        return size + feed_bytes + item.ident_bytes
     place = <IdentityPlace *>(head + size)
     place.origin_sequence, place.created_ns = item.origin_sequence, item.created_ns
     size += sizeof(IdentityPlace)
-    origin = name_of(store, item.origin)
-    lengths.origin_bytes = origin.bytes
-    memcpy(head + size, feed.text, feed.bytes)
-    memcpy(head + size + feed.bytes, origin.text, origin.bytes)
-    return size + feed.bytes + origin.bytes
+    lengths.origin_bytes = origin_bytes
+    memcpy(head + size, feed, feed_bytes)
+    memcpy(head + size + feed_bytes, origin, origin_bytes)
+    return size + feed_bytes + origin_bytes
 
 
 cdef void sign_by_xxh3(Item *item, Joined *joined) noexcept nogil:

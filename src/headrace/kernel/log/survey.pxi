@@ -183,6 +183,7 @@ def forgotten_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
     cdef uint64_t place, tag = 0, sequence
     cdef uint64_t *slot = NULL
     cdef Row *row
+    cdef Imprint imprint
     cdef int error = dedup_attach(log.store)
     if error != 0:
         raise KernelError(error)
@@ -198,8 +199,8 @@ def forgotten_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
         if (not row.flags & ROW_SIGNED or row.flags & (ROW_DELETED | ROW_DAMAGED)
                 or <uint64_t>row.offset * 8 + RECORD_HEADER > mapping.size):
             continue
-        if dedup_find(log.store, (<Record *>(mapping.base + <uint64_t>row.offset * 8)).signature,
-                      log.store.control.tail, &slot, &tag) == 0:
+        imprint = imprint_of(<Record *>(mapping.base + <uint64_t>row.offset * 8), row)
+        if dedup_find(log.store, &imprint, log.store.control.tail, &slot, &tag) == 0:
             forgotten.append(sequence)
     return forgotten
 
@@ -277,7 +278,9 @@ def rebuild_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
         found.origin = <uint16_t>(log.origins[text] if text in log.origins else log.add_name_locked(NAME_ORIGIN, text))
         found.inserted_ns = row.inserted_ns if trusted else record.created_ns
         found.sequence = <uint32_t>(first + place)
-        marks = row.flags & (ROW_DELETED | ROW_CONTINUES) if trusted else 0
+        marks = row.flags & (ROW_DELETED | ROW_CONTINUES | ROW_UNPROVEN) if trusted else 0
+        if not trusted and text != ours and record.version == RECORD_WITH_OPTIONS and record.flags & RECORD_KIND:
+            marks = ROW_UNPROVEN     # perhaps it was; then a product may be stored twice, and none is suppressed
         found.flags = (marks | (ROW_EXPIRES if record.flags & RECORD_EXPIRES else 0)
                        | (ROW_SIGNED if record.flags & 0x38 else 0)
                        | (ROW_REVISION if record.flags & RECORD_REVISION else 0)

@@ -4,7 +4,8 @@
 # client, `gather_placed` adds what only this queue knows of each product: its sequence here, when it arrived, and for
 # products from a station how often they were delivered and revised. The client gives that back to its rows with
 # `place_rows`. Into a queue: `put_rows` assigns names, slices and signatures, and append copies the records and
-# compares their checksums once more. What was verified is what is stored, but for slice and signature.
+# compares their checksums once more. What was verified is what is stored, but for slice and signature. A signature that
+# came with a record is recomputed before (prove.pxi).
 
 cdef packed struct Placed:           # 24 bytes
     uint64_t sequence
@@ -136,6 +137,7 @@ cdef void fill_item(Item *item, Ref *ref, uint32_t feed, uint16_t origin) noexce
     item.properties, item.properties_bytes = item.ident + ref.ident_bytes, ref.properties_bytes
     item.options, item.options_bytes = options_of(ref), ref.options_bytes
     item.carried = 1
+    item.unproven = ref.proof == PROOF_OPEN
     memcpy(item.signature, ref.signature, 16)
 
 
@@ -149,6 +151,8 @@ cdef int fill_items(Store *store, Putting *putting, Rows rows) noexcept nogil:
                 return CODE_UNKNOWN_FEED
             if is_revision(rows, ref):
                 return CODE_REVISION
+            if ref.proof == PROOF_WRONG:
+                return CODE_SIGNATURE
             if ref.payload_bytes > payload_bytes_max(store):
                 return CODE_PAYLOAD_TOO_LARGE
             if putting.ids[ref.feed] == 0:
@@ -199,6 +203,7 @@ cdef put_rows(Log log, Rows rows, const uint8_t[::1] mask, uint64_t now_ns, uint
         raise ValueError("mask")
     if slices is not None and <size_t>slices.shape[0] != rows.count:
         raise ValueError("slices")
+    prove(rows, mask)
     memset(&putting, 0, sizeof(putting))
     putting.mask = &mask[0] if mask is not None and rows.count else NULL
     putting.slices = &slices[0] if slices is not None and rows.count else NULL

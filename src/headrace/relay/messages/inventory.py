@@ -40,6 +40,7 @@ class InventoryReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     origin_numbers: Annotated[bytes, msgspec.Meta(max_length=2 * ROWS_MAX)]  # places in `origins`
     origin_sequences: Annotated[bytes, msgspec.Meta(max_length=8 * ROWS_MAX)]
     created_ns: Annotated[bytes, msgspec.Meta(max_length=8 * ROWS_MAX)]
+    kinds: Annotated[bytes, msgspec.Meta(max_length=ROWS_MAX)]  # of the signatures
     is_partial: bool = False  # products may be missing from this list: feeds that are not permitted, damaged products
 
 
@@ -50,21 +51,29 @@ class Identities:
     keys: Numbers  # origin and sequence there
     created: Numbers
     signatures: npt.NDArray[np.void]
+    kinds: npt.NDArray[np.uint8]  # of the signatures
+    origins: npt.NDArray[np.object_]
     is_ours: npt.NDArray[np.bool_]  # put at the site that asks
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def where(self, which: npt.NDArray[Any]) -> "Identities":
-        return Identities(self.keys[which], self.created[which], self.signatures[which], self.is_ours[which])
+        return Identities(
+            self.keys[which], self.created[which], self.signatures[which], self.kinds[which], self.origins[which],
+            self.is_ours[which],
+        )  # fmt: skip
 
 
 def identities(columns: Any, names: Sequence[str], ours: str = "") -> Identities:
     """Of rows as a Batch has them, with the names that their numbers mean; `ours` is the site that asks."""
     numbers, places = np.unique(columns["origin"], return_inverse=True)
-    is_ours = np.array([names[number] == ours for number in numbers.tolist()], np.bool_)
+    origins = np.array([names[number] for number in numbers.tolist()], np.object_)
     keys = keys_of(columns["origin"], columns["origin_sequence"], names)
-    return Identities(keys, columns["created_ns"].copy(), columns["signature"].copy(), is_ours[places])
+    return Identities(
+        keys, columns["created_ns"].copy(), columns["signature"].copy(), columns["kind"].copy(), origins[places],
+        (origins == ours)[places],
+    )  # fmt: skip
 
 
 def keys_of(origins: npt.NDArray[np.uint16], sequences: Numbers, names: Sequence[str]) -> Numbers:
@@ -90,7 +99,7 @@ def make_reply(
         queue, *extent, *covered, *lost,
         columns["sequence"].tobytes(), columns["signature"].tobytes(), tuple(names[number] for number in numbers),
         places.astype(np.uint16).tobytes(), columns["origin_sequence"].tobytes(), columns["created_ns"].tobytes(),
-        is_partial,
+        columns["kind"].tobytes(), is_partial,
     )  # fmt: skip
 
 
@@ -99,17 +108,18 @@ def rows_of(reply: InventoryReply, ours: str = "") -> tuple[Numbers, Identities]
     sequences, origin_sequences, created = (
         _column(data, np.uint64) for data in (reply.sequences, reply.origin_sequences, reply.created_ns)
     )
-    places = _column(reply.origin_numbers, np.uint16)
+    places, kinds = _column(reply.origin_numbers, np.uint16), _column(reply.kinds, np.uint8)
     count = len(sequences)
-    if {len(origin_sequences), len(created), len(places), len(reply.signatures) / 16} != {count}:
+    if {len(origin_sequences), len(created), len(places), len(kinds), len(reply.signatures) / 16} != {count}:
         raise _invalid("columns of different lengths")
     if count and (np.any(sequences[1:] <= sequences[:-1]) or sequences[0] <= reply.after or sequences[-1] > reply.upto):
         raise _invalid("products out of order or out of range")
     if count and int(places.max()) >= len(reply.origins):
         raise _invalid("an unknown origin")
     keys = origin_sequences + _origin_keys(reply.origins)[places] if count else origin_sequences
-    is_ours = np.array([origin == ours for origin in reply.origins], np.bool_)[places]
-    return sequences, Identities(keys, created, np.frombuffer(reply.signatures, "V16"), is_ours)
+    origins = np.array(reply.origins, np.object_)
+    signatures = np.frombuffer(reply.signatures, "V16")
+    return sequences, Identities(keys, created, signatures, kinds, origins[places], (origins == ours)[places])
 
 
 def _column(data: bytes, kind: type[np.unsignedinteger[Any]]) -> npt.NDArray[Any]:

@@ -13,7 +13,7 @@ from headrace.errors import FabricMessageError
 from headrace.log.dictionaries import DICTIONARY_BYTES_MAX
 from headrace.relay.messages.beat import INTERVAL_S, IntervalMs
 from headrace.relay.messages.description import Description
-from headrace.relay.messages.inventory import ROWS_MAX, InventoryReply
+from headrace.relay.messages.inventory import ORIGINS_MAX, ROWS_MAX, InventoryReply
 from headrace.relay.messages.page import QueueId, Sequence64, SiteName, StreamName
 from headrace.relay.messages.source import Source
 from headrace.selection import Selection
@@ -64,6 +64,9 @@ class Locate(msgspec.Struct, tag="locate", frozen=True, forbid_unknown_fields=Tr
 
     selection: SelectionText
     signatures: Annotated[bytes, msgspec.Meta(max_length=16 * ROWS_MAX)]
+    kinds: Annotated[bytes, msgspec.Meta(max_length=ROWS_MAX)]  # of the signatures
+    origins: Annotated[tuple[SiteName, ...], msgspec.Meta(max_length=ORIGINS_MAX)]
+    origin_numbers: Annotated[bytes, msgspec.Meta(max_length=2 * ROWS_MAX)]  # places in `origins`
 
 
 class Trace(msgspec.Struct, tag="trace", frozen=True, forbid_unknown_fields=True):

@@ -75,9 +75,10 @@ def _held(queue: Queue, origin: str, first: int, last: int, since: int) -> set[i
 
 def recognise(queue: Queue, remembered: Remembered, products: Identities) -> npt.NDArray[np.bool_]:
     """Which products have arrived: ours, those whose signature the queue holds, and those that are remembered."""
-    is_signed = products.signatures.view(np.uint64).reshape(-1, 2).any(axis=1)
+    is_signed: npt.NDArray[np.bool_] = np.any(products.signatures.view(np.uint64).reshape(-1, 2), axis=1)
     arrived: npt.NDArray[np.bool_] = products.is_ours.copy()
-    arrived[is_signed] |= log_of(queue).find_signatures(products.signatures[is_signed]) > 0
+    signed = products.where(is_signed)
+    arrived[is_signed] |= log_of(queue).find_signatures(signed.signatures, signed.kinds, signed.origins.tolist()) > 0
     arrived[~arrived] = remembered.knows(products.where(~arrived))
     return arrived
 

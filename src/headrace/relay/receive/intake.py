@@ -14,6 +14,8 @@ import numpy as np
 from headrace.errors import HeadraceError, InvalidError
 from headrace.link.keys import OWN
 from headrace.log.append import in_halves, put_batch
+from headrace.log.records import wrong_signatures
+from headrace.product.cause import Cause
 from headrace.queue import Queue, Receipt
 from headrace.queue.queue import log_of
 from headrace.relay.flows import Flows, Mask
@@ -61,6 +63,7 @@ class Intake:
         """
         arrivals = self._tally.arrivals(request)
         keep = self._without_ours(page, keep, arrivals)
+        keep = self._without_forged(request, page, keep)
         if may_repeat:
             keep = self._without_remembered(page, keep, arrivals)
         try:
@@ -132,6 +135,16 @@ class Intake:
         others = np.array([origin != self._site for origin in page.batch.origins], np.uint8)
         arrivals.returned += int(np.count_nonzero(others == 0 if keep is None else keep > others))
         return others if keep is None else keep & others
+
+    def _without_forged(self, request: str, page: Page, keep: Keep | None) -> Keep | None:
+        """Leave out, and count for the site that sent them, products whose signature is not that of their content."""
+        wrong = wrong_signatures(page.batch, keep)
+        if wrong is None:
+            return keep
+        forged: dict[Cause, int] = {"wrong signature": int(np.count_nonzero(wrong))}
+        self._tally.upstream(request, page.head.site).leave_out(forged, time.monotonic())
+        right = (~wrong).astype(np.uint8)
+        return right if keep is None else keep & right
 
     def _without_remembered(self, page: Page, keep: Keep | None, arrivals: Arrivals) -> Keep | None:
         """Leave out what has arrived, though the queue does not hold it, or does not recognise it."""

@@ -184,7 +184,7 @@ class Standby:
         if served is None or not len(products):
             return none
         site, known = served
-        query = Locate(str(self.selection), products.signatures.tobytes())
+        query = _located(str(self.selection), products)
         try:
             reply: LocateReply = yield Ask(site, query, LocateReply)
         except (Unreachable, FabricError):  # then they count as missing
@@ -299,11 +299,22 @@ class Standby:
 
 
 _NO_NUMBERS = np.zeros(0, np.uint64)
-_NOTHING = (_NO_NUMBERS, Identities(_NO_NUMBERS, _NO_NUMBERS, np.zeros(0, "V16"), np.zeros(0, np.bool_)))
+_NOTHING = (_NO_NUMBERS, Identities(
+    _NO_NUMBERS, _NO_NUMBERS, np.zeros(0, "V16"), np.zeros(0, np.uint8), np.zeros(0, np.object_), np.zeros(0, np.bool_)
+))  # fmt: skip
+
+
+def _located(selection: str, products: Identities) -> Locate:
+    origins, places = np.unique(products.origins.astype(str), return_inverse=True)
+    return Locate(
+        selection, products.signatures.tobytes(), products.kinds.tobytes(), tuple(origins.tolist()),
+        places.astype(np.uint16).tobytes(),
+    )  # fmt: skip
 
 
 def _joined(one: Identities, other: Identities) -> Identities:
     return Identities(
         np.concatenate([one.keys, other.keys]), np.concatenate([one.created, other.created]),
-        np.concatenate([one.signatures, other.signatures]), np.concatenate([one.is_ours, other.is_ours]),
+        np.concatenate([one.signatures, other.signatures]), np.concatenate([one.kinds, other.kinds]),
+        np.concatenate([one.origins, other.origins]), np.concatenate([one.is_ours, other.is_ours]),
     )  # fmt: skip

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headrace.kernel._kernel import SIGNATURE_GIVEN
 from headrace.log.columns import Columns
 from headrace.log.log import Log
 from headrace.product.batch import Batch
@@ -92,7 +93,7 @@ def _earlier(
     """What became of each product, as a put replies it; None if they are not known to be stored."""
     is_signed = all(signature is not None for signature in signatures)
     if log.config.dedup != "none":
-        held = log.find_signatures(_signatures(signatures)) if is_signed else np.zeros(1, np.uint64)
+        held = _held(log, _signatures(signatures), origins) if is_signed else np.zeros(1, np.uint64)
         return -held.astype(np.int64) if held.all() else None
     wanted: dict[str, npt.NDArray[Any]] = {}
     if is_signed:
@@ -102,6 +103,16 @@ def _earlier(
         wanted["origin_sequence"] = np.array(origin_sequences, np.uint64)
     first = _run(log, wanted, since) if wanted else None
     return None if first is None else np.arange(first, first + len(signatures), dtype=np.int64)
+
+
+def _held(log: Log, signatures: npt.NDArray[np.void], origins: Any) -> npt.NDArray[np.uint64]:
+    """Where the queue holds products that came with these signatures: as given ones, or as those of its own kind."""
+    ours = log.config.origin
+    named = [ours if origin is None else origin for origin in origins or [None] * len(signatures)]
+    given = np.full(len(signatures), SIGNATURE_GIVEN, np.uint8)
+    held = log.find_signatures(signatures, given, named)
+    own = np.full(len(signatures), log.config.signature_kind, np.uint8)
+    return held if held.all() else np.where(held, held, log.find_signatures(signatures, own, named))
 
 
 def _signatures(signatures: Sequence[bytes | None]) -> npt.NDArray[np.void]:
