@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import HeadraceError
+from headrace.errors import FabricError, HeadraceError, QuotaError
 from headrace.link.audit_files import audit_folder, lines_of
 from headrace.link.certificates import make_authority, make_certificate
+from headrace.link.credentials import UserTerms
+from headrace.link.session import SessionTerms, open_session
 from headrace.queue import AnyQueue
 from headrace.testing.draft import Draft
 from headrace.testing.oracle import Oracle
+from support.daemon import Daemon
+from support.fleet import free_port
 from support.links import LOOPBACK
 from support.realm import Allow, Realm, SecureSite
 from support.waiting import until
@@ -181,6 +185,50 @@ def test_a_second_authority_is_trusted_after_a_reload_and_no_longer_after_anothe
     authority.write_bytes(both)
     with pytest.raises(HeadraceError):
         realm.session("alice", hub, timeout_s=1.0)
+
+
+def test_quotas_change_for_clients_that_are_connected(realm: Realm) -> None:
+    quota = '[[quota]]\nwho = ["alice"]\nstations = {}\n'
+    hub = realm.site("hub", Allow("alice", receive=["wx/**"], station=["wx/**"]), more=quota.format(1))
+    queue = realm.connect("alice", hub)
+    queue.station("first", "wx/a")
+    with pytest.raises(QuotaError, match="stations of 1"):
+        queue.station("second", "wx/a")
+    hub.file.write_text(hub.file.read_text().replace("stations = 1", "stations = 2"))
+    hub.daemon.reload(LOADED)
+    queue.station("second", "wx/a")
+    with pytest.raises(QuotaError, match="stations of 2"):
+        queue.station("third", "wx/a")
+
+
+def test_users_come_and_go_with_a_reload_of_the_same_file(tmp_path: Path) -> None:
+    users, port = tmp_path / "users", free_port()
+    users.write_text("alice:sesame\n")
+    users.chmod(0o600)
+    (tmp_path / "hub.toml").write_text(
+        f'[site]\nqueue = "hub.queue"\nname = "hub"\nlisten = ["tcp/127.0.0.1:{port}"]\n'
+        '[users]\ndictionary_file = "users"\n[[allow]]\nwho = ["alice", "bob"]\nreceive = ["wx/**"]\n'
+    )
+
+    def may_connect(name: str) -> bool:
+        try:
+            open_session(
+                SessionTerms("client", connect=(f"tcp/127.0.0.1:{port}",), user=UserTerms(name, "sesame"), timeout_s=2)
+            ).close()  # type: ignore[no-untyped-call]
+        except FabricError:
+            return False
+        return True
+
+    with Daemon(tmp_path / "hub.toml") as hub:
+        hub.wait_until_ready()
+        assert (may_connect("alice"), may_connect("bob")) == (True, False)
+        users.write_text("bob:sesame\n")
+        hub.reload(LOADED)
+        assert (may_connect("alice"), may_connect("bob")) == (False, True)
+        users.write_text("bob\n")
+        hub.reload(REFUSED)
+        assert "users, line 1" in hub.log.read_text().split(REFUSED)[-1]
+        assert may_connect("bob")
 
 
 def test_the_audit_log_says_what_a_reload_has_changed_and_who_joined(
