@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 from simulation import ORIGIN, Network, Site, World
 
 from headrace.errors import FabricMessageError
@@ -76,6 +77,7 @@ class Driver:
             actions.Subscribe: self._subscribe, actions.OpenLive: lambda _: self._buffer.open(),
             actions.ShutLive: lambda _: self._buffer.shut(), actions.TakeLive: self._take_live,
             actions.Store: self._store, actions.FindMissing: self._find_missing, actions.Recognise: self._recognise,
+            actions.Admit: lambda action: np.ones(len(action.page.batch), np.bool_),
             actions.ListHolders: lambda _: [name for name in sites if name != ORIGIN],
             actions.SaveProgress: lambda _: self.save(), actions.Pause: self._pause,
         }  # fmt: skip

@@ -128,7 +128,7 @@ def test_an_unexpected_error_does_not_end_an_upstream(monkeypatch: pytest.Monkey
     monkeypatch.setattr("headrace.relay.receive.upstream_thread._RESTART_S", 0.0)
     upstream = Failing(*actions)
     thread = UpstreamThread(
-        upstream, None, None, store=lambda page, keep: None, find_missing=fail, recognise=fail, holders=list,  # type: ignore[arg-type]
+        upstream, None, None, store=lambda page, keep: None, find_missing=fail, recognise=fail, admit=fail, holders=list,  # type: ignore[arg-type]
         save_progress=lambda: None,
     )  # fmt: skip
     thread.start()

@@ -81,10 +81,16 @@ class Hostile:
     def hold(self, origin: str, *products: Product) -> Batch:
         """Add products of any origin to its log; the batch that was made for that."""
         batch = made(self._folder, origin, *products)
+        self.add(batch)
+        return batch
+
+    def add(self, batch: Batch) -> list[tuple[int, bytes]]:
+        """Add a batch to its log; the sequences and records there."""
         with self._lock:
             first = self.next
-            self._held += [(first + row, records_of(batch, np.array([row], np.uint32))) for row in range(len(batch))]
-        return batch
+            added = [(first + row, records_of(batch, np.array([row], np.uint32))) for row in range(len(batch))]
+            self._held += added
+        return added
 
     def hold_record(self, record: bytes) -> None:
         """Add one product as the bytes of its record."""
@@ -120,6 +126,12 @@ class Hostile:
         """A live page under the key of a feed."""
         head, payload = message
         self.session.put(live_key(self.name, stream or self.stream, feed), payload, attachment=head)
+
+    def publish_held(self, feed: str, *products: Product, origin: str = "") -> None:
+        """Add products to its log, and send them live as one page that continues what was sent before."""
+        after = self.next - 1
+        added = self.add(made(self._folder, origin or self.name, *products))
+        self.publish(feed, self.page(after, added, self.stream))
 
     def beat(self, stream: str | None = None, **changes: Any) -> None:
         """Say that everything has been sent; without beats others take the site for dead after three seconds."""

@@ -121,7 +121,7 @@ def _show_requests(sites: list[Description]) -> None:
             cells = (site.site, request.name, request.selection)
             rows += [
                 (*cells, each.site, each.state, f"{each.products:,}", f"{each.gaps:,}", f"{each.repairs:,}",
-                 by_cause(each.dropped) or "0", by_cause(each.left_out) or "0")
+                 by_cause(each.dropped) or "0", by_cause({**each.left_out, **each.refused_here}) or "0")
                 for each in served
             ] or [(*cells, "no site yet", "", "", "", "", "", "")]  # fmt: skip
     header = ("site", "request", "selection", "from", "state", "products", "gaps", "repairs", "dropped", "left out")

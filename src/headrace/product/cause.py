@@ -13,7 +13,8 @@ from typing import Literal, TypeVar
 LostBy = Literal["evicted", "evicted unseen", "damaged", "too large"]  # named as a range of sequences
 Cause = Literal[
     "filtered", "duplicate", "expired", "too old", "not permitted", "deleted", "damaged", "too large", "evicted",
-    "evicted unseen", "refused", "wrong signature", "discarded", "returned", "not passed on",
+    "evicted unseen", "refused", "refused by rights", "not asked for", "wrong signature", "discarded", "returned",
+    "not passed on",
 ]  # fmt: skip
 
 MEANING: dict[Cause, str] = {
@@ -31,6 +32,11 @@ MEANING: dict[Cause, str] = {
         "may have sent it"
     ),
     "refused": "the receiving queue can never take it: its payload is too large there, for example",
+    "refused by rights": (
+        "no access rule of the receiving site allows the site that sent it to publish its feed, or to bring products "
+        "of its origin"
+    ),
+    "not asked for": "the request that it came for does not select it",
     "wrong signature": "it came with a signature that is not that of its content: somebody has altered one of the two",
     "discarded": "the policy of a station or channel dropped it, or a consumer discarded it",
     "returned": "it was put at the receiving site itself, and came back",
@@ -40,6 +46,8 @@ MEANING: dict[Cause, str] = {
 # What somebody has chosen is no problem: the origin by deleting or by a limit of hops, the requesting site by an `age`
 # clause.
 CHOSEN: tuple[Cause, ...] = ("deleted", "too old", "not passed on")
+# What the receiving site refused of what another one sent: that site should not have sent it.
+REFUSED_HERE: tuple[Cause, ...] = ("refused by rights", "not asked for", "wrong signature")
 
 
 Word = TypeVar("Word", bound=str)

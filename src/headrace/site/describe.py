@@ -7,7 +7,7 @@ import zenoh
 
 from headrace.errors import QueueMovedError
 from headrace.log.statistics import Statistics
-from headrace.product.cause import Cause
+from headrace.product.cause import REFUSED_HERE, Cause
 from headrace.queue import Queue
 from headrace.queue.request_lags import RequestLag
 from headrace.relay.messages.description import (
@@ -91,19 +91,26 @@ def _request(request: Request, counts: Arrivals, left_out: Mapping[Cause, int]) 
     selection = request.selection
     return RequestStatus(
         request.name, selection.feed or "**", shortened(str(selection)), request.sites, request.redundancy,
-        counts.products, counts.duplicates, counts.refused, counts.expired, counts.returned, dict(left_out),
+        counts.products, counts.duplicates, counts.refused, counts.expired, counts.returned, *_parted(left_out),
     )  # fmt: skip
 
 
 def _upstream(request: str, upstream: UpstreamThread) -> UpstreamStatus:
     counts = upstream.statistics
+    left_out, refused_here = _parted(counts.left_out)
     return UpstreamStatus(
         request, upstream.site, counts.state, shortened(counts.problem), upstream.base, counts.products,
         counts.from_others, counts.live, counts.pulled, counts.gaps, counts.repairs, counts.refused,
-        counts.latency_ns / 1e9, tuple(counts.lost), counts.lost_sequences, counts.left_out, upstream.stands_by,
+        counts.latency_ns / 1e9, tuple(counts.lost), counts.lost_sequences, left_out, upstream.stands_by,
         counts.from_standby, {reason: number for reason, number in counts.dropped.items() if number},
-        counts.wire_bytes, counts.page_bytes,
+        counts.wire_bytes, counts.page_bytes, refused_here,
     )  # fmt: skip
+
+
+def _parted(counts: Mapping[Cause, int]) -> tuple[dict[Cause, int], dict[str, int]]:
+    """What another site left out, and what this site refused of what came from there."""
+    refused_here: dict[str, int] = {cause: count for cause, count in counts.items() if cause in REFUSED_HERE}
+    return {cause: count for cause, count in counts.items() if cause not in REFUSED_HERE}, refused_here
 
 
 def _stream(stream: Stream) -> StreamStatus:

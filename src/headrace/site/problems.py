@@ -38,7 +38,7 @@ import msgspec
 
 from headrace.errors import QueueError
 from headrace.link.rights import Rule, may_come_in
-from headrace.product.cause import CHOSEN, Cause, LostBy, by_cause
+from headrace.product.cause import CHOSEN, REFUSED_HERE, Cause, LostBy, by_cause
 from headrace.queue import Queue
 from headrace.queue.queue import assigning_functions, log_of, named_functions
 from headrace.relay.examine import TooLarge
@@ -237,12 +237,19 @@ def _upstream_problems(
         yield from _lost(request, site, counts, now)
     others = Counter[Cause](counts.left_out)
     others.subtract(counts.lost_by)
-    left = {cause: count for cause, count in others.items() if count > 0 and cause not in CHOSEN}
+    left = {cause: count for cause, count in others.items() if count > 0 and cause not in (*CHOSEN, *REFUSED_HERE)}
     if left:
         remedies = dict.fromkeys(_REMEDIES.get(cause, "look at the log of that site") for cause in left)
         yield Problem(
             "left out", subject, f"site {site} left out products of request {request}: {by_cause(left)}",
             "; ".join(remedies), _age(max(counts.left_out_at[cause] for cause in left), now),
+        )  # fmt: skip
+    refused = {cause: others[cause] for cause in REFUSED_HERE if others[cause]}
+    if refused:
+        yield Problem(
+            "refused", subject, f"products of site {site} for request {request} were refused: {by_cause(refused)}",
+            "; ".join(_REMEDIES[cause] for cause in refused),
+            _age(max(counts.left_out_at[cause] for cause in refused), now),
         )  # fmt: skip
     if counts.refused:
         yield Problem(
@@ -287,6 +294,12 @@ _REMEDIES: dict[Cause, str] = {
     "expired": "compare the clocks of the sites; look for a slow link",
     "not permitted": "narrow the request, or ask that site for an [[allow]] rule",
     "refused": "enlarge this queue",
+    "refused by rights": (
+        "the log has feed and origin; if you trust that site with them, permit the feed by `publish` in an [[allow]] "
+        "rule that names it, and other origins by `relay = true`"
+    ),
+    "wrong signature": "compare the versions of Headrace; otherwise somebody has altered products on their way",
+    "not asked for": "ask the operator of that site why it sends what was not requested",
 }
 
 

@@ -193,7 +193,7 @@ class Site:
     def _receive(self, requests: list[Request]) -> Receiver:
         return Receiver(
             self._session, self._declarations, self._queue, self.name, requests, self._progress, self._principal,
-            self._tally,
+            self._tally, self._rules,
         )  # fmt: skip
 
     @property

@@ -64,6 +64,7 @@ class RequestStatus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expired: int  # of the products: by the clock of this site, no reader sees them
     returned: int  # they were put at this site
     left_out: dict[Cause, int]  # by all sites that have served it
+    refused_here: dict[str, int] = {}  # by this site, of what others sent for it, by cause
 
 
 class UpstreamStatus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,6 +93,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dropped: dict[str, int] = {}  # live pages and beats that were not kept, by reason; products are read from the log
     wire_bytes: int = 0  # of pages, as they came over the link
     page_bytes: int = 0  # and without compression of the link
+    refused_here: dict[str, int] = {}  # by the describing site, of what that site sent, by cause
 
 
 class StreamStatus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

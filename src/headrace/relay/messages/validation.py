@@ -5,8 +5,8 @@ known of the site, and with itself: a message does not speak for another site or
 under another feed's key; a live page has products, and covers no more than them. A message that jumps further ahead
 than a site can get between two beats is a leap; it is believed only after the site's log has been queried.
 
-Not here: who may publish under which key (link/access.py), and whether a message can be decoded at all (page.py,
-beat.py).
+Not here: who may publish under which key (link/access.py), which products a site may bring (receive/admission.py), and
+whether a message can be decoded at all (page.py, beat.py).
 """
 
 from headrace.errors import FabricMessageError
@@ -22,12 +22,10 @@ def is_leap(upto: int, base: int) -> bool:
     return upto > base + _LEAP
 
 
-def check_page(page: Page, site: str, *, relayed: bool) -> None:
-    """FabricMessageError unless the page is of this site, with products of its own unless it relays."""
+def check_page(page: Page, site: str) -> None:
+    """FabricMessageError unless the page is of this site."""
     if page.head.site != site:
         raise _invalid(f"a page from site {site} names site {page.head.site} as its sender")
-    if not relayed and len(page) and not _is_all(page, "origin", site):
-        raise _invalid(f"a page from site {site} has products of other origins")
 
 
 def _is_all(page: Page, column: str, name: str) -> bool:
@@ -36,9 +34,9 @@ def _is_all(page: Page, column: str, name: str) -> bool:
     return page.batch.name(int(numbers[0])) == name and (len(page) == 1 or not bool((numbers != numbers[0]).any()))
 
 
-def check_live(page: Page, site: str, feed: str, *, relayed: bool) -> None:
+def check_live(page: Page, site: str, feed: str) -> None:
     """FabricMessageError unless the page is valid under the key of this feed."""
-    check_page(page, site, relayed=relayed)
+    check_page(page, site)
     if not len(page) or not _is_all(page, "feed", feed):
         raise _invalid(f"a live page from site {site} does not have the feed of its key, {feed!r}")
     if int(page.sequences[-1]) != page.head.upto:

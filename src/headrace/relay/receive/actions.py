@@ -89,11 +89,20 @@ class TakeLive:
 class Store:
     """Put the products of a page into the queue; `keep` says which, None means all.
 
+    The driver leaves out, and counts, those that were not asked for or that the sender may not bring.
+
     The driver resumes the upstream only after the queue has them. If it stops instead, it must not resume it at all.
     """
 
     page: Page
     keep: Keep | None
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Outcome: for each product of a page, whether its sender may bring it, in the form of an array of booleans."""
+
+    page: Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +127,7 @@ class FindMissing:
 
 @dataclass(frozen=True, slots=True)
 class ListHolders:
-    """Outcome: the names of the other sites that are present, any of which may hold the origin's products."""
+    """Outcome: the names of the other sites that are present, and that may bring the origin's products."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +146,7 @@ class Pause:
 
 
 Action = (
-    Ask | ReadLog | NextPage | Subscribe | OpenLive | ShutLive | TakeLive | Store | Recognise | FindMissing
+    Ask | ReadLog | NextPage | Subscribe | OpenLive | ShutLive | TakeLive | Store | Admit | Recognise | FindMissing
     | ListHolders | SaveProgress | Pause
 )  # fmt: skip
 Steps = Generator[Action, Any, Result]

@@ -3,8 +3,9 @@
 A holder's queue has some of the origin's products, under its own sequences, and cannot promise that it has all of them.
 But each product names the previous one of its feed at its origin. So a product is taken if the previous one is known to
 have arrived; then nothing was left out in between. A product that does not connect is left for another holder, or for
-the origin's return. Conditions other than the feed are evaluated here, because a product that they leave out still
-connects the products around it.
+the origin's return. What a holder may not bring says nothing about the origin: it moves nothing, and is left to the
+driver, which refuses and counts it. Conditions other than the feed are evaluated here, because a product that they
+leave out still connects the products around it.
 
 Like the upstream that it serves, this is a generator of actions: no threads, no Zenoh, no clock.
 """
@@ -18,7 +19,8 @@ import numpy as np
 from headrace.log.records import Names
 from headrace.relay.messages.page import Keep, Page
 from headrace.relay.messages.query import Identify, IdentifyReply, Unreachable
-from headrace.relay.receive.actions import Ask, ListHolders, NextPage, ReadLog, Steps
+from headrace.relay.messages.validation import check_page
+from headrace.relay.receive.actions import Admit, Ask, ListHolders, NextPage, ReadLog, Steps
 from headrace.relay.receive.track import Track
 from headrace.selection import Selection
 
@@ -81,6 +83,7 @@ class Holders:
             reply = yield ReadLog(site, self._asked, begin, self._names)
             page: Page | None
             while (page := (yield NextPage(reply))) is not None:
+                check_page(page, site)
                 if seen.began_known is None and len(page.batch):
                     seen.began_known = bool(page.batch[0].origin_sequence <= track.base)
                 left = yield from self._take(page, track, store)
@@ -91,8 +94,12 @@ class Holders:
 
     def _take(self, page: Page, track: Track, store: StorePage) -> Steps[int]:
         """Store what connects; return how many products had to be left."""
+        is_permitted = yield Admit(page)
         keep, moved, left = np.zeros(len(page.batch), np.uint8), dict[str, int](), 0
         for row, product in enumerate(page.batch):
+            if not is_permitted[row]:
+                keep[row] = 1  # to be refused, and counted
+                continue
             if not self._selection.wants_origin(product.origin):
                 continue  # it says nothing about the origin's products, and was not asked for
             reached = max(moved.get(product.feed, 0), track.reached(product.feed))
@@ -106,7 +113,7 @@ class Holders:
         yield from store(page, keep)
         for feed, upto in moved.items():
             track.add_live(feed, upto)
-        self._taken += int(np.count_nonzero(keep))
+        self._taken += int(np.count_nonzero(keep[is_permitted]))
         return left
 
 

@@ -1,13 +1,16 @@
 """Intake: pages that upstreams bring, on their way into the site's queue.
 
 A page is put as one, with everything that its origin said about each product; the queue drops a product that it holds
-already. Products of this site that come back to it are left out, and so is what a fail-over has brought before. Nothing
-is left out uncounted: `Arrivals` says what became of each product. While the disk or the queue is full, the page waits.
+already. Products of this site that come back to it are left out, and so are those that were not asked for or that the
+sender may not bring (admission.py), and what a fail-over has brought before. Nothing is left out uncounted: `Arrivals`
+says what became of each product, and the counts of the sender what was refused. While the disk or the queue is full,
+the page waits.
 """
 
 import logging
 import time
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -23,12 +26,15 @@ from headrace.relay.hops import Hops
 from headrace.relay.messages.inventory import Identities, identities
 from headrace.relay.messages.page import Keep, Page
 from headrace.relay.messages.source import Source
+from headrace.relay.receive.admission import ADMITTED, CAUSES, Gate
 from headrace.relay.receive.arrived import recognise, remember_held
 from headrace.relay.receive.counts import Arrivals, Tally
 from headrace.relay.receive.remembered import Remembered
 from headrace.relay.receive.upstream_thread import Stopped
 
 _RETRY_S = 1.0
+
+Result = TypeVar("Result")
 
 log = logging.getLogger("headrace.fabric")
 
@@ -56,13 +62,18 @@ class Intake:
         if self._remembered is not None and not self.has_signatures:
             remember_held(queue, self._remembered)
 
-    def put(self, request: str, waiting: Waiting, page: Page, keep: Keep | None, *, may_repeat: bool) -> None:
+    def put(
+        self, request: str, waiting: Waiting, gate: Gate, page: Page, keep: Keep | None, *, may_repeat: bool
+    ) -> None:
         """Return when the page is in the queue. A product that the queue can never take is counted and left out.
 
-        `may_repeat`: another site may have brought some of it before.
+        `gate` says what may enter. `may_repeat`: another site may have brought some of it before.
         """
         arrivals = self._tally.arrivals(request)
         keep = self._without_ours(page, keep, arrivals)
+        verdicts = self._when_possible(arrivals, waiting, page, lambda: gate.verdicts(page))
+        if verdicts is not None:
+            keep = self._without_refused(request, page, keep, verdicts)
         keep = self._without_forged(request, page, keep)
         if may_repeat:
             keep = self._without_remembered(page, keep, arrivals)
@@ -85,12 +96,19 @@ class Intake:
 
     def _put_when_possible(self, arrivals: Arrivals, waiting: Waiting, page: Page, keep: Keep | None) -> None:
         """Put, and wait while the disk or the queue is full; InvalidError if the queue can never take it as it is."""
+
+        def put() -> Receipt:
+            return put_batch(log_of(self._queue), page.batch, keep, _RETRY_S, passed_on=True)
+
+        self._count(arrivals, page, keep, self._when_possible(arrivals, waiting, page, put))
+
+    def _when_possible(self, arrivals: Arrivals, waiting: Waiting, page: Page, act: Callable[[], Result]) -> Result:
+        """Act, and repeat that as long as it fails for a reason that may pass; InvalidError does not."""
         while not waiting.is_stopping:
             try:
-                receipt = put_batch(log_of(self._queue), page.batch, keep, _RETRY_S, passed_on=True)
-                self._count(arrivals, page, keep, receipt)
+                result = act()
                 arrivals.waiting = ""
-                return
+                return result
             except InvalidError:
                 raise
             except (HeadraceError, OSError) as error:  # a full disk or a full queue: nothing is lost, it waits
@@ -145,6 +163,18 @@ class Intake:
         self._tally.upstream(request, page.head.site).leave_out(forged, time.monotonic())
         right = (~wrong).astype(np.uint8)
         return right if keep is None else keep & right
+
+    def _without_refused(self, request: str, page: Page, keep: Keep | None, verdicts: Keep) -> Keep:
+        """Leave out, and count for the site that sent them, products that may not enter."""
+        counts = np.bincount(verdicts if keep is None else verdicts[keep.astype(np.bool_)])
+        causes: dict[Cause, int] = {}
+        for verdict, cause in CAUSES.items():
+            if verdict < len(counts) and counts[verdict]:
+                causes[cause] = causes.get(cause, 0) + int(counts[verdict])
+        if causes:
+            self._tally.upstream(request, page.head.site).leave_out(causes, time.monotonic())
+        admitted: Keep = (verdicts == ADMITTED).astype(np.uint8)
+        return admitted if keep is None else keep & admitted
 
     def _without_remembered(self, page: Page, keep: Keep | None, arrivals: Arrivals) -> Keep | None:
         """Leave out what has arrived, though the queue does not hold it, or does not recognise it."""

@@ -28,7 +28,7 @@ def is_widened(known: Known, feeds: tuple[str, ...]) -> bool:
     return may_have_missed and known.feeds is not None and any(text not in known.feeds for text in feeds)
 
 
-def read_permitted(site: str, selection: str, known: Known, *, relayed: bool, store: StorePage) -> Steps[None]:
+def read_permitted(site: str, selection: str, known: Known, store: StorePage) -> Steps[None]:
     """Store what we may receive now of feeds that are not among those of `known`, up to its base."""
     before, names, after = [FeedPattern(text) for text in known.feeds or ()], Names(), known.began - 1
     while after < known.base:
@@ -36,7 +36,7 @@ def read_permitted(site: str, selection: str, known: Known, *, relayed: bool, st
         reply = yield ReadLog(site, selection, after, names)
         page: Page | None
         while (page := (yield NextPage(reply))) is not None:
-            check_page(page, site, relayed=relayed)
+            check_page(page, site)
             if page.head.queue != known.queue or page.head.after > after:
                 raise Unreachable("its log changed during the reply")
             after = max(after, page.head.upto)

@@ -9,6 +9,7 @@ by the request's name.
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,6 +18,7 @@ import zenoh
 from headrace.errors import FabricError, HeadraceError
 from headrace.link.declarations import Declarations
 from headrace.link.keys import site_key, site_of
+from headrace.link.rights import Rule
 from headrace.log.records import rows_of
 from headrace.product.put import is_origin
 from headrace.queue import Queue
@@ -26,6 +28,7 @@ from headrace.relay.islands import Circles
 from headrace.relay.messages.description import Description
 from headrace.relay.messages.page import Keep, Page, queue_id
 from headrace.relay.messages.query import Describe, Identify, IdentifyReply, Unreachable
+from headrace.relay.receive.admission import Admission, Gate
 from headrace.relay.receive.arrived import arrived_since, still_missing
 from headrace.relay.receive.counts import Arrivals, Tally
 from headrace.relay.receive.failover_thread import FailoverThread
@@ -78,13 +81,15 @@ class Receiver:
     def __init__(
         self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, requests: list[Request],
         progress: RequestProgress, principal: str | None = None, tally: Tally | None = None,
+        rules: Sequence[Rule] = (),
     ) -> None:  # fmt: skip
+        """`rules` say what each site may bring."""
         self._session, self._declarations = session, declarations
         self._queue, self._site, self._progress, self._principal = queue, site, progress, principal
         self.requests, self.tally = requests, tally or Tally()
         self.unsaved = ""  # why progress could not be saved
         self._upstreams: dict[tuple[str, str], UpstreamThread] = {}
-        self._places, self._budget = Places(), LiveBudget()
+        self._places, self._budget, self._admission = Places(), LiveBudget(), Admission(rules)
         self._present: set[str] = set()
         self._meeting: set[str] = set()  # sites that are being asked for their identity
         self._intake = Intake(queue, site, self.tally, remembers=any(request.has_failover for request in requests))
@@ -160,12 +165,15 @@ class Receiver:
         with self._lock:
             self._places.begin_list(name)
         for origin in identity.origins:
-            if origin != self._site:
-                self._add_origin(origin, "" if origin in self._present else name)
+            if origin != self._site and origin not in self._present:
+                self._add_origin(origin, name)
 
     def _add_origin(self, name: str, listed_by: str = "") -> None:
+        """Request from an origin; one that is away, from a site that lists it and may bring what others put."""
         for request in self.requests:
-            if not request.sites and request.selection.wants_origin(name):
+            if request.sites or not request.selection.wants_origin(name):
+                continue
+            if not listed_by or self._admission.may_bring_foreign(listed_by, request.selection.feed or "**"):
                 self._add(request, name, listed_by)
 
     def _add(self, request: Request, name: str, listed_by: str = "") -> None:
@@ -200,23 +208,25 @@ class Receiver:
         return self._drive(request, upstream)
 
     def _drive(self, request: Request, machine: Upstream | Standby) -> UpstreamThread:
-        name = machine.site
+        name, gate = machine.site, self._admission.gate(machine.selection)
+        feeds = machine.selection.feed or "**"
         upstream = UpstreamThread(
             machine, self._session, self._declarations, principal=self._principal,
-            store=lambda page, keep: self._put(request, upstream, page, keep),
+            store=lambda page, keep: self._put(request, upstream, gate, page, keep), admit=gate.may_be_brought,
             find_missing=lambda first, last, since: still_missing(self._queue, name, first, last, since),
             recognise=self._intake.recognise,
-            holders=lambda: [other for other in tuple(self._present) if other != name],
+            holders=lambda: [other for other in tuple(self._present)
+                             if other != name and self._admission.may_bring_foreign(other, feeds)],
             save_progress=self._save, budget=self._budget, now_ns=log_of(self._queue).now_ns,
             compress=request.compress,
         )  # fmt: skip
         return upstream
 
-    def _put(self, request: Request, upstream: UpstreamThread, page: Page, keep: Keep | None) -> None:
+    def _put(self, request: Request, upstream: UpstreamThread, gate: Gate, page: Page, keep: Keep | None) -> None:
         """A live page of a fail-over is new, unless the queue recognises nothing: only pages from a log may repeat."""
         rows_of(page.batch).lend(upstream.dictionaries(page.head.site))
         is_new = upstream.statistics.state == "live" and self._intake.has_signatures
-        self._intake.put(request.name, upstream, page, keep, may_repeat=request.has_failover and not is_new)
+        self._intake.put(request.name, upstream, gate, page, keep, may_repeat=request.has_failover and not is_new)
 
     def _add_failover(self, request: Request) -> FailoverThread:
         return FailoverThread(

@@ -258,7 +258,7 @@ class Standby:
             reply = yield ReadLog(self.site, str(self.selection), after, self._names, products=min(count, _READ))
             page: Page | None
             while (page := (yield NextPage(reply))) is not None:
-                check_page(page, self.site, relayed=True)
+                check_page(page, self.site)
                 if page.head.queue != self._known.queue or page.head.upto <= after:
                     raise Unreachable("its log changed during the reply")
                 yield from self._take(page)

@@ -118,7 +118,7 @@ class Upstream:
         self._whole = whole or base + 1
         self.track = Track(base, furthest(saved, ahead or {}))
         self._begin_at, self._now = begin_at, now
-        self._is_relayed, self._others = relayed, others
+        self._others = others
         is_key = "|" not in (selection.feed or "")
         self._is_own = not relayed and not compresses and is_key and not set(selection.given()) - {"feed", "origin"}
         self._names = Names()
@@ -216,7 +216,7 @@ class Upstream:
             log.info("site %s permits more feeds; reading them from product %d on", self.site, self._began)
             self.statistics.state = "catching up"
             selection = str(self.selection)
-            yield from read_permitted(self.site, selection, self.known, relayed=self._is_relayed, store=self._store)
+            yield from read_permitted(self.site, selection, self.known, self._store)
         self._feeds = feeds
         yield SaveProgress()
 
@@ -241,7 +241,7 @@ class Upstream:
         reply = yield ReadLog(self.site, str(self.selection), self.track.base, self._names, hurry)
         page: Page | None
         while (page := (yield NextPage(reply))) is not None:
-            check_page(page, self.site, relayed=self._is_relayed)
+            check_page(page, self.site)
             head = page.head
             end = end or head.head
             if head.queue != self._queue_id or head.after > self.track.base:
@@ -366,7 +366,7 @@ class Upstream:
         try:
             pages = decode_all([(head, payload) for _, head, payload in waiting], self._names)
             for (feed, _, _), page in zip(waiting, pages, strict=True):
-                check_live(page, self.site, feed, relayed=self._is_relayed)
+                check_live(page, self.site, feed)
         except FabricMessageError:  # one of them is invalid
             for live in waiting:
                 yield from self._take_alone(*live)
@@ -382,7 +382,7 @@ class Upstream:
             return
         try:
             page = decode(head, payload, self._names)
-            check_live(page, self.site, feed, relayed=self._is_relayed)
+            check_live(page, self.site, feed)
             if not self._fits(feed, head):
                 yield from self._make_fit(feed, head)
         except FabricMessageError as error:

@@ -27,6 +27,7 @@ from headrace.relay.messages.page import PAGE_BYTES_MAX, Keep, Page
 from headrace.relay.messages.query import Unreachable
 from headrace.relay.receive.actions import (
     Action,
+    Admit,
     Ask,
     FindMissing,
     ListHolders,
@@ -63,7 +64,8 @@ class UpstreamThread:
     """Runs from `start` to `stop`.
 
     The callables: `store` returns when the page is in the queue, or raises Stopped; `find_missing` and `recognise` look
-    into our queue; `holders` lists the other sites that are present; `save_progress` saves `known` of all upstreams;
+    into our queue; `admit` says which products of a page its sender may bring; `holders` lists the other sites that are
+    present and may bring the origin's products; `save_progress` saves `known` of all upstreams;
     `now_ns` is the time of our site.
     """
 
@@ -71,7 +73,8 @@ class UpstreamThread:
         self, upstream: Upstream | Standby, session: zenoh.Session, declarations: Declarations, *,
         store: Callable[[Page, Keep | None], None], find_missing: Callable[[int, int, int], SequenceRange],
         holders: Callable[[], list[str]], save_progress: Callable[[], int],
-        recognise: Callable[[Identities], npt.NDArray[np.bool_]], principal: str | None = None,
+        recognise: Callable[[Identities], npt.NDArray[np.bool_]], admit: Callable[[Page], npt.NDArray[np.bool_]],
+        principal: str | None = None,
         budget: LiveBudget | None = None, now_ns: Callable[[], int] = time.time_ns, compress: str = "",
     ) -> None:  # fmt: skip
         self.upstream, self._now_ns = upstream, now_ns
@@ -92,6 +95,7 @@ class UpstreamThread:
             ShutLive: lambda _: self._buffer.shut(),
             TakeLive: lambda action: [self._unfold(each) for each in self._buffer.take(action.timeout_s)],
             Store: lambda action: store(action.page, action.keep),
+            Admit: lambda action: admit(action.page),
             Recognise: lambda action: recognise(action.products),
             FindMissing: lambda action: find_missing(action.first, action.last, action.since),
             ListHolders: lambda _: holders(),
