@@ -115,7 +115,7 @@ class Realm:
 
     def site(
         self, name: str, *rules: Allow, requests: Sequence[str] = (), near: Sequence[SecureSite] = (), lines: str = "",
-        queue: str = "", more: str = "",
+        queue: str = "", more: str = "", size: str = "16MiB",
     ) -> SecureSite:  # fmt: skip
         """Start a site; it is ready on return.
 
@@ -127,7 +127,7 @@ class Realm:
         connect = msgspec.json.encode([site.endpoint for site in near]).decode()
         head = (
             f'[site]\nqueue = "{name}.queue"\nname = "{name}"\nlisten = ["tls/127.0.0.1:{port}"]\nconnect = {connect}\n'
-            f'beat = "100ms"\nscouting = "off"\n{lines}\n[queue]\nsize = "16MiB"\n{queue}\n'
+            f'beat = "100ms"\nscouting = "off"\n{lines}\n[queue]\nsize = "{size}"\n{queue}\n'
             f'[tls]\nauthority = "certs/authority.crt"\ncertificate = "certs/{name}.crt"\nkey = "certs/{name}.key"\n'
             f"{more}\n" + "".join(f"[[request]]\n{request}\n" for request in requests)
         )

@@ -38,6 +38,8 @@ from headrace.link.users import dictionary, in_clear, read_users
 from headrace.units import format_age, format_count, format_size
 
 Mode = Literal["router", "peer", "client"]
+RECORD_BYTES_MAX = 1 << 30  # of the products in one message
+HEAD_BYTES = 16 << 20  # of everything else in it
 _PORT_ATTEMPTS = 5
 _SHARED_MEMORY = "/dev/shm"
 _SMALL_SEGMENTS_BYTES = 1 << 20  # which Zenoh locks besides its pool
@@ -71,7 +73,7 @@ class SessionTerms:
     timeout_s: float = 5.0  # for a client to connect
     refused_s: float | None = None  # a client gives up after this if all endpoints refuse; None: after timeout_s
     lease_s: float = 5.0  # a neighbour that is silent for this long is gone
-    message_bytes_max: int = (1 << 30) + (16 << 20)  # larger ones are dropped on arrival; a page of 1 GiB, and its head
+    message_bytes_max: int = RECORD_BYTES_MAX + HEAD_BYTES  # larger ones are dropped on arrival, before they are whole
 
     def __post_init__(self) -> None:
         listen = tuple(check_endpoint(text, listen=True) for text in self.listen)
@@ -84,6 +86,11 @@ class SessionTerms:
             raise OptionError("timeout_s or lease_s is out of range", hint)
         if not 1 << 16 <= self.message_bytes_max < 1 << 32:
             raise OptionError(f"message_bytes_max {self.message_bytes_max} is out of range", "use 64 KiB to 4 GiB")
+
+    @property
+    def record_bytes_max(self) -> int:
+        """The largest record of a product that can come in."""
+        return min(self.message_bytes_max - HEAD_BYTES, RECORD_BYTES_MAX)
 
 
 def _check_mode(terms: SessionTerms) -> None:

@@ -10,8 +10,8 @@ adds them up over ranges that follow each other counts each product once:
                                          anything about products that it may not receive
     evicted, damaged, too large          a range of sequences, for which a receiver can ask other sites
 
-A page never has more than PAGE_BYTES_MAX bytes of records. A single record that is larger does not travel at all: it is
-named as lost, and the link goes on.
+A page never has more than PAGE_BYTES_MAX bytes of records, or less if the client admits less. A single record that is
+larger does not travel at all: it is named as lost, and the link goes on.
 """
 
 import logging
@@ -94,12 +94,14 @@ class Examiner:
 
     def __init__(
         self, queue: Queue, selection: Selection, start: int, *, products: int, payload_bytes: int,
-        allowed: Allowed | None = None, too_large: TooLarge | None = None,
+        allowed: Allowed | None = None, too_large: TooLarge | None = None, record_bytes: int = PAGE_BYTES_MAX,
     ) -> None:  # fmt: skip
+        """`record_bytes`: what the client admits of one product."""
         self._log, self._selection, self._allowed = log_of(queue), selection, allowed
         timeless = selection if selection.max_age_s is None else selection.replace(max_age_s=None)
         self._read = self._log.reader(timeless, products, payload_bytes, allowed)
         self._too_large = too_large or TooLarge()
+        self._page_bytes = min(max(record_bytes, payload_bytes), PAGE_BYTES_MAX)
         self.position = start
 
     def next(self) -> Examined:
@@ -118,17 +120,18 @@ class Examiner:
 
     def _end_of_page(self, batch: Batch) -> int | None:
         """The sequence of the first product that does not fit into the page; None if all do."""
-        if rows_of(batch).bytes + len(batch) * _OVERHEAD_MAX <= PAGE_BYTES_MAX:
+        if rows_of(batch).bytes + len(batch) * _OVERHEAD_MAX <= self._page_bytes:
             return None
         columns = batch.columns
         sizes = np.frombuffer(rows_of(batch).record_sizes(), np.uint64)
-        over = np.flatnonzero(np.cumsum((sizes + _ALIGNMENT) & ~_ALIGNMENT) > PAGE_BYTES_MAX)
+        over = np.flatnonzero(np.cumsum((sizes + _ALIGNMENT) & ~_ALIGNMENT) > self._page_bytes)
         return int(columns["sequence"][over[0]]) if len(over) else None
 
     def _leave_out_large(self, batch: Batch) -> Examined:
         """The first product alone is too large."""
         start = self.position
-        self._too_large.note(start, batch.feed(0), int(batch.sizes[0]))
+        if self._page_bytes >= PAGE_BYTES_MAX:  # otherwise it is too large for this client only, which counts it
+            self._too_large.note(start, batch.feed(0), int(batch.sizes[0]))
         self.position = start + 1
         return Examined(start - 1, start, lost=Lost(start, start), lost_by="too large")
 

@@ -201,7 +201,7 @@ class Pager:
         selection = selection_in(query)
         examiner = Examiner(
             self._queue, selection, query.after + 1, products=query.products, payload_bytes=query.payload_bytes,
-            allowed=self._allowed, too_large=self._too_large,
+            allowed=self._allowed, too_large=self._too_large, record_bytes=query.record_bytes,
         )  # fmt: skip
         stream = stream_name(selection)
         is_own = selection.given().get("origin") == Selection(origin=self._site).origin

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import msgspec
 import zenoh
 
 from headrace.errors import FabricError
@@ -50,12 +51,15 @@ class SiteClient:
 
     def __init__(
         self, session: zenoh.Session, site: str, principal: str | None = None, *, compress: str = "",
-        count: Callable[[int, int], None] | None = None,
+        count: Callable[[int, int], None] | None = None, record_bytes: int = PAGE_BYTES_MAX,
     ) -> None:  # fmt: skip
-        """`compress`: ask for compressed pages. `count` gets the bytes of each, on the link and as they are."""
+        """`compress`: ask for compressed pages. `count` gets the bytes of each, on the link and as they are.
+
+        `record_bytes`: no larger product can come in, because our session drops larger messages.
+        """
         self._session, self.site, self._count = session, site, count
         self._key = asking(principal_key(log_key(site), principal), compress)
-        self._pace = _Pace()
+        self._pace = _Pace(record_bytes)
         self._prefetched: _Pending | None = None
 
     def query(self, query: Query, kind: type[Any], timeout_s: float = _REPLY_S) -> Any:
@@ -99,7 +103,7 @@ class SiteClient:
     def _send_read(self, selection: str, after: int, priority: zenoh.Priority, products: int | None = None) -> _Pending:
         query = self._pace.query(selection, after)
         if products is not None:
-            query = Read(selection, after, 1, min(products, _PRODUCTS), query.payload_bytes)
+            query = msgspec.structs.replace(query, pages=1, products=min(products, _PRODUCTS))
         return query, self._send(query, self._pace.timeout_s, query.pages, priority)
 
     def _send(
@@ -115,7 +119,9 @@ class SiteClient:
     def _contents(self, replies: Iterable[zenoh.Reply]) -> Iterator[tuple[bytes, bytes]]:
         for reply in replies:
             if reply.ok is None:
-                raise Unreachable(_reason(reply.err) if reply.err else "no reply")
+                reason = _reason(reply.err) if reply.err else "no reply"
+                self._pace.refused(reason)
+                raise Unreachable(reason)
             attachment, sent = reply.ok.attachment, reply.ok.payload.to_bytes()
             payload = sent
             if str(reply.ok.encoding) == ENCODING:
@@ -128,13 +134,13 @@ class SiteClient:
 class _Pace:
     """How much to ask for at once: more after a fast reply, less after a slow one."""
 
-    def __init__(self) -> None:
-        self._bytes = _FIRST_BYTES
+    def __init__(self, record_bytes: int) -> None:
+        self._bytes, self._record_bytes = _FIRST_BYTES, record_bytes
         self.timeout_s = _TIMEOUT_S  # of a whole reply
 
     def query(self, selection: str, after: int) -> Read:
         pages = -(-self._bytes // _PAGE_BYTES)
-        return Read(selection, after, pages, _PRODUCTS, min(self._bytes, _PAGE_BYTES))
+        return Read(selection, after, pages, _PRODUCTS, min(self._bytes, _PAGE_BYTES), self._record_bytes)
 
     def replied(self, size: int, seconds: float) -> None:
         """The whole reply had `size` bytes. A small one says nothing about how long a large one takes."""
@@ -143,6 +149,11 @@ class _Pace:
             self._bytes = max(_LEAST_BYTES, int(self._bytes * _AIM_S / seconds))
         elif seconds < _AIM_S and size >= self._bytes // 2:
             self._bytes = min(_MOST_BYTES, 2 * self._bytes)
+
+    def refused(self, reason: str) -> None:
+        """Sites of earlier versions do not know the limit of a record; the next query is without."""
+        if "`record_bytes`" in reason:
+            self._record_bytes = PAGE_BYTES_MAX
 
     def timed_out(self) -> None:
         """No whole reply came in time."""

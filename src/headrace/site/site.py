@@ -29,6 +29,7 @@ from headrace.relay.examine import TooLarge
 from headrace.relay.flows import FlowStatistics
 from headrace.relay.messages.beat import INTERVAL_S
 from headrace.relay.messages.description import Description, Problem
+from headrace.relay.messages.page import PAGE_BYTES_MAX
 from headrace.relay.quench import Quench
 from headrace.relay.receive.counts import Arrivals, Tally, UpstreamStatistics
 from headrace.relay.receive.progress import RequestProgress
@@ -194,6 +195,7 @@ class Site:
         return Receiver(
             self._session, self._declarations, self._queue, self.name, requests, self._progress, self._principal,
             self._tally, self._rules,
+            record_bytes=PAGE_BYTES_MAX if self._terms is None else self._terms.record_bytes_max,
         )  # fmt: skip
 
     @property

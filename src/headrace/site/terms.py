@@ -14,13 +14,15 @@ from headrace.link.endpoint import LOCAL, UNIX, Endpoint, parse_endpoint
 from headrace.link.local import local_endpoint
 from headrace.link.quotas import Quotas, QuotaTable
 from headrace.link.rights import EVERYBODY, Rule
-from headrace.link.session import SessionTerms
+from headrace.link.session import HEAD_BYTES, RECORD_BYTES_MAX, SessionTerms
 from headrace.queue import Queue
 from headrace.relay.receive.receiver import Request
 from headrace.selection.functions import Function
 from headrace.site.config import Quota, SiteConfig
 from headrace.timing.clock.terms import ClockTerms
 
+_RECORD_HEAD_BYTES = 1 << 17  # of a record besides its payload
+_PARTS_BYTES = 20 << 20  # the parts of a client's put, and pages
 _LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # all addresses of this machine, and one of them
 
 
@@ -73,7 +75,19 @@ def session_terms(config: SiteConfig) -> SessionTerms:
         user=user,
         users_file=None if users is None else users.dictionary_file,
         rules=rules_of(config),
+        message_bytes_max=_message_bytes_max(config),
     )  # fmt: skip
+
+
+def _message_bytes_max(config: SiteConfig) -> int:
+    """With rules, not all who connect are trusted with memory: nothing comes in that the queue could not store.
+
+    Zenoh puts a message together before it looks at the rules, once for each priority of each link.
+    """
+    if not rules_of(config):
+        return RECORD_BYTES_MAX + HEAD_BYTES
+    record = config.queue.size // 4 + _RECORD_HEAD_BYTES
+    return min(max(record, _PARTS_BYTES), RECORD_BYTES_MAX) + HEAD_BYTES
 
 
 def _listening(config: SiteConfig) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from headrace.log.dictionaries import DICTIONARY_BYTES_MAX
 from headrace.relay.messages.beat import INTERVAL_S, IntervalMs
 from headrace.relay.messages.description import Description
 from headrace.relay.messages.inventory import ORIGINS_MAX, ROWS_MAX, InventoryReply
-from headrace.relay.messages.page import QueueId, Sequence64, SiteName, StreamName
+from headrace.relay.messages.page import PAGE_BYTES_MAX, QueueId, Sequence64, SiteName, StreamName
 from headrace.relay.messages.source import Source
 from headrace.selection import Selection
 
@@ -41,14 +41,18 @@ class Resolve(msgspec.Struct, tag="where", frozen=True, forbid_unknown_fields=Tr
     start: Annotated[str, msgspec.Meta(max_length=64)]
 
 
-class Read(msgspec.Struct, tag="read", frozen=True, forbid_unknown_fields=True):
-    """Return pages of the selected products behind `after`, in the order of the queue."""
+class Read(msgspec.Struct, tag="read", frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Return pages of the selected products behind `after`, in the order of the queue.
+
+    `record_bytes`: the client admits no message with a larger record than this; name such products as too large.
+    """
 
     selection: SelectionText
     after: Sequence64
     pages: Annotated[int, msgspec.Meta(ge=1, le=PAGES_MAX)]
     products: Annotated[int, msgspec.Meta(ge=1, le=PRODUCTS_MAX)]
     payload_bytes: Annotated[int, msgspec.Meta(ge=1, le=BYTES_MAX)]
+    record_bytes: Annotated[int, msgspec.Meta(ge=1, le=PAGE_BYTES_MAX)] = PAGE_BYTES_MAX
 
 
 class Inventory(msgspec.Struct, tag="inventory", frozen=True, forbid_unknown_fields=True):

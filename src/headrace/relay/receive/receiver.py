@@ -26,7 +26,7 @@ from headrace.queue.queue import log_of
 from headrace.queue.request_files import note_requests
 from headrace.relay.islands import Circles
 from headrace.relay.messages.description import Description
-from headrace.relay.messages.page import Keep, Page, queue_id
+from headrace.relay.messages.page import PAGE_BYTES_MAX, Keep, Page, queue_id
 from headrace.relay.messages.query import Describe, Identify, IdentifyReply, Unreachable
 from headrace.relay.receive.admission import Admission, Gate
 from headrace.relay.receive.arrived import arrived_since, still_missing
@@ -81,12 +81,12 @@ class Receiver:
     def __init__(
         self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, requests: list[Request],
         progress: RequestProgress, principal: str | None = None, tally: Tally | None = None,
-        rules: Sequence[Rule] = (),
+        rules: Sequence[Rule] = (), record_bytes: int = PAGE_BYTES_MAX,
     ) -> None:  # fmt: skip
         """`rules` say what each site may bring."""
         self._session, self._declarations = session, declarations
         self._queue, self._site, self._progress, self._principal = queue, site, progress, principal
-        self.requests, self.tally = requests, tally or Tally()
+        self.requests, self.tally, self._record_bytes = requests, tally or Tally(), record_bytes
         self.unsaved = ""  # why progress could not be saved
         self._upstreams: dict[tuple[str, str], UpstreamThread] = {}
         self._places, self._budget, self._admission = Places(), LiveBudget(), Admission(rules)
@@ -218,7 +218,7 @@ class Receiver:
             holders=lambda: [other for other in tuple(self._present)
                              if other != name and self._admission.may_bring_foreign(other, feeds)],
             save_progress=self._save, budget=self._budget, now_ns=log_of(self._queue).now_ns,
-            compress=request.compress,
+            compress=request.compress, record_bytes=self._record_bytes,
         )  # fmt: skip
         return upstream
 

@@ -76,10 +76,11 @@ class UpstreamThread:
         recognise: Callable[[Identities], npt.NDArray[np.bool_]], admit: Callable[[Page], npt.NDArray[np.bool_]],
         principal: str | None = None,
         budget: LiveBudget | None = None, now_ns: Callable[[], int] = time.time_ns, compress: str = "",
+        record_bytes: int = PAGE_BYTES_MAX,
     ) -> None:  # fmt: skip
         self.upstream, self._now_ns = upstream, now_ns
         self._session, self._declarations, self._principal = session, declarations, principal
-        self._compress = compress
+        self._compress, self._record_bytes = compress, record_bytes
         self._buffer = LiveBuffer(upstream.statistics.dropped, budget)
         self._clients: dict[str, SiteClient] = {}
         self._dictionaries: dict[str, SiteDictionaries] = {}
@@ -194,8 +195,9 @@ class UpstreamThread:
     def _client(self, site: str) -> SiteClient:
         if site not in self._clients:
             self._clients[site] = SiteClient(
-                self._session, site, self._principal, compress=self._compress, count=self._count
-            )
+                self._session, site, self._principal, compress=self._compress, count=self._count,
+                record_bytes=self._record_bytes,
+            )  # fmt: skip
         return self._clients[site]
 
     def dictionaries(self, site: str) -> SiteDictionaries:
