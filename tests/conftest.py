@@ -37,6 +37,9 @@ os.environ["XDG_RUNTIME_DIR"] = str(Path(tempfile.gettempdir()) / f"headrace-run
 # Runs of replays are kept in a folder of the tests, not in that of the user.
 os.environ["XDG_STATE_HOME"] = str(Path(tempfile.gettempdir()) / f"headrace-tests-{os.getuid()}")
 
+# Files that tests write are closed to others, as keys, passwords and users files have to be.
+os.umask(0o027)
+
 # Favour a quick start of Java over speed: the Spark of a test lives for seconds.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 

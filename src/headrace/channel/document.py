@@ -27,6 +27,7 @@ from headrace.channel.compression import Compression
 from headrace.channel.qos import QoS
 from headrace.channel.slicing import SLICES_MAX, Slicing, parse_assign
 from headrace.errors import InvalidError, QueueError
+from headrace.files import make_folder, open_to_read, write_regular
 from headrace.kernel import _kernel as kernel
 from headrace.log.documents import Document
 from headrace.log.explain import explain_os_error
@@ -86,7 +87,7 @@ class DefinitionFile:
             seen = _identity(os.stat(self._text))
             if self._seen is not None and self._seen[0] == seen:
                 return self._seen[1]
-            with self.path.open("rb") as file:
+            with open_to_read(self.path) as file:
                 seen, text = _identity(os.fstat(file.fileno())), file.read()
         except FileNotFoundError:
             if self.folder.exists():
@@ -120,12 +121,12 @@ class DefinitionFile:
         """Make the folder if this is the first change, after a document without channels."""
         if not self.folder.exists():
             part = self.path.with_name(f"{os.urandom(8).hex()}.json.part")  # a recovery removes what is left
-            part.write_bytes(msgspec.json.encode(ChannelDocument()))
+            write_regular(part, msgspec.json.encode(ChannelDocument()))
             Disk().sync_file(part)
             with suppress(FileExistsError):  # another process is making its first change too
                 os.link(part, self.path)
             part.unlink()
-            self.folder.mkdir(exist_ok=True)
+            make_folder(self.folder)
 
 
 class ChannelFiles:

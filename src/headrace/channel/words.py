@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import QueueDamagedError, QueueVersionError
+from headrace.files import make_folder, open_regular
 from headrace.kernel import _kernel as kernel
 from headrace.log.explain import explain_os_error
 
@@ -26,8 +27,8 @@ class WordFile:
     def open(self, path: Path) -> int:
         """A descriptor of the file, which is created if there is none."""
         try:
-            path.parent.mkdir(exist_ok=True)
-            return os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o660)
+            make_folder(path.parent)
+            return open_regular(path, os.O_CREAT | os.O_RDWR)
         except OSError as error:
             raise explain_os_error(error, path.parent.parent) from error
 

@@ -80,9 +80,26 @@ def queue() -> None:
     help="The hash of the signatures; xxh3: for trusted sources only.",
 )
 @click.option("--origin", metavar="ID", help="The id of this site. [default: the host name]")
+@click.option(
+    "--mode",
+    metavar="MODE",
+    default="0640",
+    show_default=True,
+    help="Of its files, now and later: 0600, 0640 (the group reads), 0660 (the group puts, too), 0644 (all read).",
+)
+@click.option("--group", metavar="GROUP", help="The group of its files. [default: that of the process]")
 @json_option
 def create(
-    path: str, size: int, age: float | None, durability: str, dedup: str, hash: str, origin: str | None, as_json: bool
+    path: str,
+    size: int,
+    age: float | None,
+    durability: str,
+    dedup: str,
+    hash: str,
+    origin: str | None,
+    mode: str,
+    group: str | None,
+    as_json: bool,
 ) -> None:
     """Create an empty queue at PATH, a directory that does not exist yet.
 
@@ -91,7 +108,9 @@ def create(
       headrace queue create wx.queue --size 2GiB --age 1h
     """
     path = directory_of(path, _WHY_LOCAL)
-    with Queue.create(path, size=size, age=age, durability=durability, dedup=dedup, hash=hash, origin=origin) as queue:
+    with Queue.create(
+        path, size=size, age=age, durability=durability, dedup=dedup, hash=hash, origin=origin, mode=mode, group=group
+    ) as queue:
         if as_json:
             echo_json({"path": str(queue.path), "terms": queue.config})
             return

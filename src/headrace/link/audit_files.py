@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from headrace.files import make_folder, open_regular, read_regular
+
 Series = Literal["changes", "refusals", "site"]
 FILE_BYTES = 4 << 20
-_FOLDER_MODE, _FILE_MODE = 0o750, 0o640
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,9 @@ class Files:
         self._size += os.write(self._file, line)
 
     def _open(self) -> None:
-        self._folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        self._file = os.open(self._paths[0], flags, _FILE_MODE)
+        make_folder(self._folder.parent)
+        make_folder(self._folder)
+        self._file = open_regular(self._paths[0], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._size = os.fstat(self._file).st_size
 
     def _rotate(self) -> None:
@@ -87,4 +88,4 @@ def lines_of(folder: Path, series: Series) -> Iterator[bytes]:
     """The lines that are there, the oldest first."""
     for path in reversed(paths_of(folder, series)):
         with suppress(FileNotFoundError):
-            yield from path.read_bytes().splitlines()
+            yield from read_regular(path).splitlines()

@@ -11,6 +11,7 @@ from typing import IO
 
 import msgspec
 
+from headrace.files import open_to_read
 from headrace.link.audit import Entry
 from headrace.link.audit_files import SERIES, Series, lines_of, paths_of
 
@@ -55,7 +56,7 @@ class _SeriesTail:
 
     def _open(self) -> IO[bytes] | None:
         try:
-            return self._path.open("rb")
+            return open_to_read(self._path)
         except FileNotFoundError:
             return None
 

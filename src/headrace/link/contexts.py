@@ -19,6 +19,7 @@ import msgspec
 
 from headrace.decoding import Decoder
 from headrace.errors import ConfigError
+from headrace.files import exposure, open_to_read
 
 if TYPE_CHECKING:
     from headrace.link.login import Login
@@ -70,13 +71,15 @@ def read_contexts() -> Contexts:
     """All contexts; none if there is no file. ConfigError if the file is invalid, with its path and the reason."""
     path = contexts_path()
     try:
-        with open(path, "rb") as file:
-            data = file.read(_BYTES_MAX + 1)
+        with open_to_read(path, follow=True) as file:
+            data, open_to_others = file.read(_BYTES_MAX + 1), exposure(path)
     except (FileNotFoundError, NotADirectoryError):
         return Contexts()
     except PermissionError as error:  # a service that runs as another user has no contexts, and needs none
         log.info("no contexts: %s: %s", path, error.strerror)
         return Contexts()
+    if open_to_others:
+        raise ConfigError(f"{path} {open_to_others}", f"run: chmod 600 {path}")
     try:
         found = _DECODER.decode(data)
         _check(found)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import FabricError, OptionError
+from headrace.files import exposure, read_regular
 from headrace.link.passwords import secret_of
 
 if TYPE_CHECKING:
@@ -91,9 +92,18 @@ def principal_of(tls: TlsTerms | None, user: UserTerms | None) -> str | None:
     return str(names[0].value) if names else None
 
 
+def secret_text(path: Path, what: str) -> str:
+    """The content of a file that nobody else may read; FabricError if others may, or if it is not readable here."""
+    text = _text(path, what)
+    open_to_others = exposure(path)
+    if open_to_others:
+        raise FabricError(f"{what} {path} {open_to_others}", f"run: chmod 600 {path}")
+    return text
+
+
 def _text(path: Path, what: str) -> str:
     try:
-        return path.read_text()
+        return read_regular(path, follow=True).decode()
     except FileNotFoundError:
         hint = "check the path; headrace certs creates certificates"
         raise FabricError(f"{what} does not exist: {path}", hint) from None
@@ -119,7 +129,7 @@ def _check_key(key_path: Path, path: Path, certificate: "x509.Certificate") -> N
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    text = _text(key_path, "the private key")
+    text = secret_text(key_path, "the private key")
     try:
         key = load_pem_private_key(text.encode(), password=None)
     except TypeError:

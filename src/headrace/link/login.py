@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from headrace.errors import FabricError, OptionError
-from headrace.link.credentials import TlsTerms, UserTerms
+from headrace.link.credentials import TlsTerms, UserTerms, secret_text
 from headrace.toml.kinds import Kind, path_kind, readable, text_of
 
 PASSWORD_BYTES_MAX = 4096
@@ -72,14 +72,12 @@ class Login:
     def _user(self) -> UserTerms | None:
         if self.user is None or self.password_file is None:
             return None
-        try:
-            return UserTerms(self.user, Path(self.password_file).read_text().strip())
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        if not os.path.exists(self.password_file):
             raise FabricError(
-                f"the password file {self.password_file} is not readable: {reason}",
+                f"the password file {self.password_file} is not readable: it does not exist",
                 "check the path; every machine that connects to the site needs the file",
-            ) from None
+            )
+        return UserTerms(self.user, secret_text(Path(self.password_file), "the password file").strip())
 
 
 # --- keys of configuration files --------------------------------------------------------------------
@@ -88,9 +86,10 @@ class Login:
 def _password(value: Any, folder: Path) -> Path:
     path = readable(value, folder)
     try:
-        lines = path.read_text("utf-8").splitlines() if path.stat().st_size <= PASSWORD_BYTES_MAX else []
-    except UnicodeDecodeError:
-        lines = []
+        is_short = path.stat().st_size <= PASSWORD_BYTES_MAX
+        lines = secret_text(path, "the password file").splitlines() if is_short else []
+    except FabricError as error:
+        raise OptionError(error.problem, error.hint) from None
     if len(lines) != 1:
         raise OptionError(f"{path} is not one line of text", "a password file has one line, the password")
     UserTerms("this site", lines[0])

@@ -16,14 +16,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from headrace.errors import FabricError
+from headrace.link.credentials import secret_text
 from headrace.link.passwords import is_secret, secret_of
 
 Users = dict[str, str]  # secrets, or passwords in clear, by name
 
 
 def read_users(path: Path) -> Users:
-    """What a users file says; FabricError names the first invalid line."""
-    users = _parsed(path, _text(path))
+    """What a users file says; FabricError names the first invalid line, or says that others may read it."""
+    users = _parsed(path, secret_text(path, "the users file"))
     if not users:
         raise FabricError(f"{path} has no users", f"create one with: headrace users create {path} NAME")
     return users

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import QueueBusyError, QueueDamagedError
+from headrace.files import open_regular
 from headrace.kernel import _kernel as kernel
 from headrace.log.config import QueueConfig, read_config, upgrade_config
 from headrace.log.directory import check_control, check_path, check_sanity, learn_names, open_checked, upgrade_control
@@ -42,7 +43,7 @@ def attach(path: Path, storage: Storage, residents: Sequence[Resident]) -> Attac
     while True:
         config = read_config(path)
         try:
-            presence = os.open(path / "control", os.O_RDWR | os.O_CLOEXEC)
+            presence = open_regular(path / "control", os.O_RDWR)
         except FileNotFoundError as error:
             raise QueueDamagedError(f"{error.filename} is missing", REPAIR.format(path=path)) from None
         except OSError as error:
@@ -77,7 +78,7 @@ def attach(path: Path, storage: Storage, residents: Sequence[Resident]) -> Attac
 @contextlib.contextmanager
 def alone_at(path: Path) -> Iterator[None]:
     """Hold the queue exclusively; QueueBusyError if a process is attached. Makes a control file if there is none."""
-    descriptor = os.open(path / "control", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o660)
+    descriptor = open_regular(path / "control", os.O_CREAT | os.O_RDWR)
     try:
         if not is_last(descriptor) or not _is_same(descriptor, path / "control"):
             raise QueueBusyError(

@@ -15,6 +15,7 @@ from headrace.kernel import _kernel as kernel
 from headrace.log.config import QueueConfig
 from headrace.log.cursor import SLOTS, CursorFile
 from headrace.log.explain import segment_path
+from headrace.log.irregular import irregular_in
 from headrace.log.recovery import map_segment
 
 Progress = Callable[[int, int], None]  # segments done, of how many
@@ -39,7 +40,8 @@ def check_queue(
     progress: Progress | None = None,
 ) -> list[Finding]:
     """Every inconsistency; an empty list if there is none."""
-    findings = _check_terms(path, config, log)
+    findings = [Finding(str(file), "it is not a regular file") for file in irregular_in(path)]
+    findings += _check_terms(path, config, log)
     findings += _check_directory(path, log)
     state = log.state
     numbers = range(state["segment_oldest"], state["segment_newest"] + 1)
@@ -111,6 +113,8 @@ def _check_segment(path: Path, log: kernel.Log, number: int, head: int) -> list[
         data = map_segment(file)
     except FileNotFoundError:
         return [] if number < log.state["segment_oldest"] else [Finding(str(file), "the file is missing")]
+    except OSError as error:
+        return [Finding(str(file), str(error.strerror))]
     if data is None or len(data) != entry["size"]:
         return [Finding(str(file), f"it has {file.stat().st_size} bytes instead of {entry['size']}")]
     findings = _check_header(file, kernel.read_segment_header(data), entry, log)

@@ -6,6 +6,7 @@ Everything that changes while the queue is in use is in the control file instead
 
 import os
 import re
+import uuid
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -174,4 +175,10 @@ def read_config(directory: Path) -> QueueConfig:
             f"{directory} has no {CONFIG_FILE}: it is not a queue",
             "create one elsewhere with: headrace queue create",
         )
+    try:
+        uuid.UUID(config.uuid)
+        check_size(config.size)
+        check_age(config.age_s)
+    except ValueError as error:
+        raise _DOCUMENT.damaged(directory / CONFIG_FILE, str(error)) from None
     return config

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import CursorMissingError, CursorNameError, InvalidError, QueueDamagedError
+from headrace.files import open_regular
 from headrace.kernel import _kernel as kernel
 from headrace.product.batch import Batch, Lost
 
@@ -54,7 +55,7 @@ class CursorFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = open_regular(path, os.O_RDWR)
         try:
             self._mapped = kernel.Mapped(descriptor, CURSORS_BYTES)
             self._identity = os.fstat(descriptor)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from blake3 import blake3
 
 from headrace.errors import DictionaryError, HeadraceError, OptionError
+from headrace.files import make_folder, read_regular, write_regular
 from headrace.log.explain import explain_os_error
 from headrace.log.seams import Disk, Storage
 from headrace.product.expansion import DictionarySource
@@ -142,7 +143,7 @@ class Dictionaries:
         found = self._known.get(number)
         if found is None:
             try:
-                data = self._file(number).read_bytes()
+                data = read_regular(self._file(number))
             except FileNotFoundError:
                 return None
             except OSError as error:
@@ -188,11 +189,11 @@ class Dictionaries:
 
     def _write(self, file: Path, data: bytes) -> None:
         if not self.folder.exists():
-            self.folder.mkdir(exist_ok=True)
+            make_folder(self.folder)
             self._storage.sync_directory(self.queue)
         part = file.with_name(f"{os.urandom(8).hex()}.part")
         try:
-            part.write_bytes(data)
+            write_regular(part, data)
             self._storage.sync_file(part)
             part.rename(file)
         except BaseException:
@@ -210,7 +211,7 @@ class Dictionaries:
         found = []
         for number in self.numbers():
             try:
-                decode_dictionary(self._file(number).read_bytes(), number)
+                decode_dictionary(read_regular(self._file(number)), number)
             except (DictionaryError, OSError) as error:
                 found.append((self._file(number), str(error)))
         return found

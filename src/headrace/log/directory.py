@@ -28,6 +28,7 @@ from headrace.errors import (
     QueueMissingError,
     QueueVersionError,
 )
+from headrace.files import make_folder, open_regular, write_regular
 from headrace.kernel import _kernel as kernel
 from headrace.log.config import (
     CONFIG_FILE,
@@ -41,6 +42,7 @@ from headrace.log.config import (
 )
 from headrace.log.cursor import CURSORS_BYTES
 from headrace.log.explain import REPAIR, explain, explain_os_error
+from headrace.log.rights import Rights
 from headrace.log.seams import Disk
 
 
@@ -60,7 +62,7 @@ def check_path(path: Path) -> None:
 # --- create -----------------------------------------------------------------------------------------
 
 
-def create_directory(path: Path, config: QueueConfig) -> None:
+def create_directory(path: Path, config: QueueConfig, rights: Rights = Rights()) -> None:  # noqa: B008 - immutable
     """Create an empty queue at `path`; QueueExistsError if something is there already."""
     if path.is_symlink() or path.is_file():
         raise QueueExistsError(f"{path} is a file", "choose a path that does not exist yet")
@@ -71,7 +73,8 @@ def create_directory(path: Path, config: QueueConfig) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _check_memory(path.parent, config)
-        part.mkdir()
+        part.mkdir(0o700)
+        rights.give(part)
         _fill(part, config)
         os.rename(part, path)
         Disk().sync_directory(path.parent)
@@ -117,10 +120,10 @@ def is_in_memory(path: Path) -> bool:
 
 
 def _fill(part: Path, config: QueueConfig) -> None:
-    (part / "segments").mkdir()
+    make_folder(part / "segments")
     write_config(part, config)
-    (part / "names").touch()
-    (part / "cursors").write_bytes(bytes(CURSORS_BYTES))
+    write_regular(part / "names", b"")
+    write_regular(part / "cursors", bytes(CURSORS_BYTES))
     format_control(part, config)
     log = open_log(part)
     log.set_state(origin=log.add_name(2, config.origin))
@@ -134,7 +137,7 @@ def _fill(part: Path, config: QueueConfig) -> None:
 
 def format_control(directory: Path, config: QueueConfig, state: int = kernel.STATE_READY) -> None:
     """Write the control file of an empty queue, into the existing file or a new one."""
-    descriptor = os.open(directory / "control", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o660)
+    descriptor = open_regular(directory / "control", os.O_CREAT | os.O_RDWR)
     try:
         os.ftruncate(descriptor, kernel.CONTROL_BYTES)
         kernel.format_control(
@@ -169,6 +172,8 @@ def open_checked(path: Path) -> kernel.Log:
     for name in ("names", "cursors", "segments"):
         if not (path / name).exists():
             raise QueueDamagedError(f"{path / name} is missing", REPAIR.format(path=path))
+    for name in ("names", "cursors"):
+        os.close(open_regular(path / name))
     size = (path / "cursors").stat().st_size
     if size != CURSORS_BYTES:
         raise QueueDamagedError(

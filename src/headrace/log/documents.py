@@ -19,9 +19,12 @@ import msgspec
 
 from headrace.decoding import Decoder, converted
 from headrace.errors import QueueDamagedError, QueueVersionError
+from headrace.files import IrregularFileError, read_regular, write_regular
 from headrace.log.seams import Storage
 
 PART = ".part"
+
+UNREADABLE = (msgspec.DecodeError, IrregularFileError)  # what reading a file of ours may raise if it is damaged
 
 Identity = tuple[int, int, int]
 
@@ -33,12 +36,10 @@ Upgrade = Callable[[dict[str, Any]], dict[str, Any]]  # a document of one versio
 def replace_file(path: Path, data: bytes, storage: Storage | None, *, mode: int | None = None) -> None:
     """Make `data` the content of the file at `path`, completely or not at all. OSError if the disk refuses.
 
-    `mode` gives its permissions; None leaves them to the umask.
+    `mode` gives its permissions; None: those of its folder.
     """
     part = path.with_name(path.name + PART)
-    part.write_bytes(data)
-    if mode is not None:
-        part.chmod(mode)
+    write_regular(part, data, mode=mode)
     move_into_place(part, path, storage)
 
 
@@ -92,9 +93,11 @@ class Document(Generic[Struct]):
     def read(self, path: Path) -> Struct | None:
         """The document at `path`, None if there is no file; QueueVersionError, QueueDamagedError, or an OSError."""
         try:
-            text = path.read_bytes()
+            text = read_regular(path)
         except FileNotFoundError:
             return None
+        except IrregularFileError as error:
+            raise self.damaged(path, str(error.strerror)) from None
         return self.decode(path, text)
 
     def decode(self, path: Path, text: bytes) -> Struct:
@@ -105,12 +108,12 @@ class Document(Generic[Struct]):
                 return self._struct.decode(text)
             found = self._plain.decode(text)
             return converted(self._upgraded(path, found, version), self._kind)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise self.damaged(path, str(error)) from None
 
     def is_current(self, path: Path) -> bool:
         """Whether the document at `path` has this version and not an older one; of one that can be read."""
-        return bool(self._plain.decode(path.read_bytes()).get(self._field, self._unnamed) == self._version)
+        return bool(self._plain.decode(read_regular(path)).get(self._field, self._unnamed) == self._version)
 
     def damaged(self, path: Path, reason: str) -> QueueDamagedError:
         """The error for a document whose content is invalid."""

@@ -27,11 +27,13 @@ from headrace.errors import (
     QueueMovedError,
     QueueVersionError,
 )
+from headrace.files import IrregularFileError
 from headrace.kernel import _kernel as kernel
 from headrace.product.feed import check_feed
 from headrace.product.product import IDENT_BYTES_MAX
 from headrace.units import format_size
 
+_OTHER_KINDS = (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.ESPIPE)
 REPAIR = "run: headrace queue repair {path}"
 
 
@@ -86,6 +88,8 @@ def explain(error: kernel.KernelError, path: Path) -> HeadraceError:
 def explain_os_error(error: OSError, path: Path) -> QueueError:
     """The error for the queue at `path` that an error of the operating system means."""
     where = error.filename or path
+    if isinstance(error, IrregularFileError) or error.errno in _OTHER_KINDS:
+        return QueueDamagedError(f"{where} is not a file of a queue: {error.strerror}", REPAIR.format(path=path))
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFullError(
             f"the file system of {path} is full; nothing was stored",

@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from headrace.files import lock_mode, open_regular
+
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
 _PID_BYTES = 20
 _RETRY_S = 0.005  # between two attempts, at most
@@ -73,12 +75,15 @@ def held_by(descriptor: int) -> str:
 
 
 @contextmanager
-def locked(path: Path, *, wait: bool | float = True, mode: int = 0o660) -> Iterator[None]:
+def locked(path: Path, *, wait: bool | float = True, mode: int | None = None) -> Iterator[None]:
     """Hold the exclusive lock on the file at `path`, which is made if it is missing. FileLockedError after `wait`.
+
+    `mode` gives its permissions; None: it is for those who may write into its folder.
 
     The file holds the holder's process id, for people and for FileLockedError.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+    mode = lock_mode(path.parent) if mode is None else mode
+    descriptor = open_regular(path, os.O_RDWR | os.O_CREAT, mode=mode)
     try:
         if not lock_file(descriptor, wait=wait):
             holder = os.pread(descriptor, _PID_BYTES, 0).decode(errors="replace").strip()

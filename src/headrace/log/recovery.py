@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import QueueDamagedError
+from headrace.files import open_regular, open_to_read
 from headrace.kernel import _kernel as kernel
 from headrace.log.config import QueueConfig
 from headrace.log.directory import boot_id, is_continued, learn_names
@@ -95,7 +96,7 @@ def doubtful_segments(path: Path, log: kernel.Log) -> list[Path]:
 
 def _is_blank(file: Path) -> bool:
     """Whether it was created but never written to, which is what a power failure can leave of a new file."""
-    with file.open("rb") as handle:
+    with open_to_read(file) as handle:
         return not any(handle.read(4096))
 
 
@@ -140,7 +141,7 @@ def remove_strays(path: Path, log: kernel.Log) -> list[Path]:
 
 def map_segment(file: Path) -> kernel.Mapped | None:
     """Map a segment file; None if it is too short to be one."""
-    descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    descriptor = open_regular(file, os.O_RDWR)
     try:
         size = os.fstat(descriptor).st_size
         smallest = kernel.SEGMENT_HEADER + kernel.ROW_BYTES + kernel.RECORD_HEADER

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.errors import QueueDamagedError
+from headrace.files import make_folder, open_regular, open_to_read, write_regular
 from headrace.kernel import _kernel as kernel
 from headrace.log.attach import alone_at
 from headrace.log.config import QueueConfig, read_config
@@ -27,6 +28,7 @@ from headrace.log.directory import (
     upgrade_control,
 )
 from headrace.log.explain import segment_path
+from headrace.log.irregular import put_irregular_aside
 from headrace.log.recovery import (
     LEAP_AHEAD,
     doubtful_segments,
@@ -43,10 +45,11 @@ def repair_queue(path: Path, residents: Sequence[Resident]) -> list[str]:
     """Repair what can be repaired; what was done, in words. An empty list: nothing was damaged."""
     check_path(path)
     config = read_config(path)
+    done = put_irregular_aside(path)
     with alone_at(path):
-        done = _repair_cursors(path) + _repair_residents(path, residents)
-        (path / "segments").mkdir(exist_ok=True)
-        (path / "names").touch()
+        done += _repair_cursors(path) + _repair_residents(path, residents)
+        make_folder(path / "segments")
+        os.close(open_regular(path / "names", os.O_RDWR | os.O_CREAT))
         known = _repair_control(path, config, done)
         log, names_lost = _repair_names(path, config, done)
         tail = log.state["tail"]
@@ -74,7 +77,7 @@ def _repair_cursors(path: Path) -> list[str]:
     file = path / "cursors"
     done = []
     if not file.exists() or file.stat().st_size != CURSORS_BYTES:
-        with file.open("ab") as handle:
+        with os.fdopen(open_regular(file, os.O_RDWR | os.O_CREAT), "r+b") as handle:
             handle.truncate(CURSORS_BYTES)
         done.append(f"gave {file} its size; cursors beyond the cut are forgotten")
     cursors = CursorFile(file)
@@ -93,7 +96,7 @@ def _repair_control(path: Path, config: QueueConfig, done: list[str]) -> bool:
     """
     file = path / "control"
     try:
-        descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = open_regular(file, os.O_RDWR)
         try:
             upgrade_control(path, descriptor, alone=True)
             check_control(path, config, descriptor)
@@ -121,7 +124,7 @@ def _repair_residents(path: Path, residents: Sequence[Resident]) -> list[str]:
         except QueueDamagedError:
             if not (path / resident.file).exists():
                 continue  # `forget` deals with it
-            (path / "damaged").mkdir(exist_ok=True)
+            make_folder(path / "damaged")
             (path / resident.file).rename(path / "damaged" / resident.file)
             done.append(f"moved {resident.file} to {path / 'damaged'}: it is unreadable; create again what it listed")
     return done
@@ -130,7 +133,7 @@ def _repair_residents(path: Path, residents: Sequence[Resident]) -> list[str]:
 def _put_aside(path: Path, log: kernel.Log, done: list[str]) -> None:
     """Move unusable segment files aside; nothing is deleted."""
     for file in doubtful_segments(path, log):
-        (path / "damaged").mkdir(exist_ok=True)
+        make_folder(path / "damaged")
         file.rename(path / "damaged" / file.name)
         done.append(f"moved {file.name} to {path / 'damaged'}: it is unusable")
 
@@ -147,7 +150,7 @@ def _repair_names(path: Path, config: QueueConfig, done: list[str]) -> tuple[ker
             return log, False
     except (kernel.KernelError, QueueDamagedError, FileNotFoundError):
         pass
-    file.write_bytes(b"")
+    write_regular(file, b"")
     log = kernel.Log(os.open(path, os.O_RDONLY), os.open(path / "segments", os.O_RDONLY))
     kernel.reset_locks(log)
     log.set_state(feeds_end=kernel.ORIGINS_MAX, origins_end=0)
@@ -176,7 +179,7 @@ def _repair_segments(path: Path, log: kernel.Log, known: bool, names_lost: bool,
 
 def _header_of(file: Path) -> "kernel.SegmentHeader | None":
     """The header of a segment file; None if it is damaged."""
-    with file.open("rb") as handle:
+    with open_to_read(file) as handle:
         header = kernel.read_segment_header(handle.read(kernel.SEGMENT_HEADER).ljust(kernel.SEGMENT_HEADER, b"\0"))
     return header if header is not None and header["sound"] else None
 
@@ -206,7 +209,7 @@ def _repair_header(path: Path, log: kernel.Log, file: int, entry: "kernel.Entry"
         done.append(f"{where} is gone, and with it products {entry['first']} to {last}")
     elif _header_of(where) is None and where.stat().st_size:
         os.truncate(where, entry["size"])
-        with where.open("r+b") as handle:
+        with os.fdopen(open_regular(where, os.O_RDWR), "r+b") as handle:
             handle.write(kernel.segment_header(log, file, entry["size"], entry["number"], entry["first"]))
         done.append(f"rewrote the header of {where}")
 

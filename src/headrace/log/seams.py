@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from headrace.files import open_regular
 from headrace.kernel import _kernel as kernel
 from headrace.product.options import Compression
 from headrace.product.product import Product
@@ -60,7 +61,7 @@ class Disk:
     """The real storage: fdatasync and fsync."""
 
     def sync_file(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = open_regular(path, os.O_RDWR)
         try:
             os.fdatasync(descriptor)
         finally:

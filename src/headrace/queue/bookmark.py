@@ -26,6 +26,7 @@ import msgspec
 
 from headrace.decoding import Decoder
 from headrace.errors import BookmarkError, OptionError
+from headrace.log.documents import UNREADABLE
 from headrace.log.follow import AnyFollower
 from headrace.log.log import Wanted
 from headrace.log.read import Start
@@ -170,5 +171,5 @@ def decoded(name: str, text: bytes, kind: Any) -> Any:
     """A document of a bookmark. BookmarkError if it is damaged."""
     try:
         return Decoder[Any](kind, encoding="json").decode(text)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise BookmarkError(f"{name} is damaged: {error}", "restore it with the results that belong to it") from None

@@ -18,6 +18,7 @@ from typing import BinaryIO
 import msgspec
 
 from headrace.errors import BookmarkError
+from headrace.files import open_regular, read_regular
 from headrace.log.documents import replace_file
 from headrace.log.locks import FileLockedError, locked
 from headrace.log.seams import Disk
@@ -58,7 +59,8 @@ class FileBookmark(Bookmark[BinaryIO]):
     def _open(self) -> None:
         """Cut off what was appended and not committed."""
         kept = _kept(self.path)
-        self._file = self._held.enter_context(self.path.open("r+b" if self.path.exists() else "x+b"))
+        descriptor = open_regular(self.path, os.O_RDWR | os.O_CREAT, follow=True)
+        self._file = self._held.enter_context(os.fdopen(descriptor, "r+b"))
         size = os.fstat(self._file.fileno()).st_size
         if kept is None:
             if size:
@@ -122,7 +124,7 @@ def counted_bytes(path: str | os.PathLike[str]) -> int:
 def _kept(path: Path) -> Kept | None:
     beside = _beside(path, _SUFFIX)
     try:
-        text = beside.read_bytes()
+        text = read_regular(beside)
     except FileNotFoundError:
         return None
     kept: Kept = decoded(str(beside), text, Kept)

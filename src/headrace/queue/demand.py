@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.errors import FeedError, HeadraceError
+from headrace.files import make_folder
 from headrace.kernel import _kernel as kernel
 from headrace.log.attach import list_attachments, process_start
 from headrace.log.cursor import CursorFile
@@ -51,7 +52,7 @@ def read_wanted(path: Path) -> WantedFile | None:
 def write_wanted(path: Path, patterns: dict[str, int]) -> None:
     """Replace the note. It does not survive a power failure, and need not: neither does the site's process."""
     file = path / _FILE
-    file.parent.mkdir(exist_ok=True)  # not the queue itself: it may have been deleted
+    make_folder(file.parent)  # not the queue itself: it may have been deleted
     _DOCUMENT.write(file, WantedFile(os.getpid(), process_start(os.getpid()), patterns), None)
 
 

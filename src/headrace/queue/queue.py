@@ -58,6 +58,7 @@ from headrace.log.log import Log, Wanted
 from headrace.log.read import Start
 from headrace.log.reading import Reading
 from headrace.log.repair import repair_queue
+from headrace.log.rights import MODE, Rights, parse_mode
 from headrace.log.seams import Clock, Storage, Timeout
 from headrace.log.statistics import Statistics, table_of_queue
 from headrace.log.weights import Weights
@@ -123,7 +124,7 @@ class Queue:
         cls, path: str | os.PathLike[str], *, size: int | str = "1GiB", age: float | str | timedelta | None = None,
         durability: str = "process", dedup: str = "identity", hash: str = "blake3", origin: str | None = None,
         exist_ok: bool = False, functions: Mapping[str, Function] | None = None, clock: Clock | None = None,
-        storage: Storage | None = None,
+        storage: Storage | None = None, mode: int | str = MODE, group: str | None = None,
     ) -> "Queue":  # fmt: skip
         """Create a queue and open it.
 
@@ -132,6 +133,9 @@ class Queue:
         those with equal feed, ident and payload (`identity`; a product without an ident is none), with equal payloads
         (`payload`, as in LDM), or `none`. `hash` computes the signatures: `blake3`, `xxh3` (trusted sources only) or
         `md5`. `origin` is the id of this site. `functions` are those that selections may name, in this process.
+
+        `mode` is that of all its files, now and later, whatever the umask is: 0o640, the owner puts and reads, and its
+        group reads. `group` owns the files; by default, that of this process.
 
         QueueExistsError if there is a queue. With `exist_ok` that one is opened, with the size and age that it has;
         QueueExistsError if its other terms differ.
@@ -147,7 +151,7 @@ class Queue:
             origin=check_origin(default_origin() if origin is None else origin),
         )
         try:
-            create_directory(Path(path).absolute(), config)
+            create_directory(Path(path).absolute(), config, Rights(parse_mode(mode), group))
         except QueueExistsError:
             if not exist_ok or not (Path(path) / CONFIG_FILE).exists():
                 raise

@@ -12,7 +12,8 @@ import msgspec
 
 from headrace.decoding import Decoder
 from headrace.errors import QueueDamagedError
-from headrace.log.documents import replace_file
+from headrace.files import read_regular
+from headrace.log.documents import UNREADABLE, replace_file
 from headrace.product.cause import Cause
 
 FRESH_S = 15.0  # an older file is from a site that no longer runs
@@ -45,10 +46,10 @@ def read_lags(queue: Path, now_ns: int) -> list[RequestLag]:
     """What the site of a queue has written; empty if none runs. QueueDamagedError or OSError."""
     path = queue / _FILE
     try:
-        found = _DECODER.decode(path.read_bytes())
+        found = _DECODER.decode(read_regular(path))
     except FileNotFoundError:
         return []
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise QueueDamagedError(f"{path} is invalid: {error}", "delete it; the site writes a new one") from None
     return found.lags if abs(now_ns - found.saved_ns) < FRESH_S * 1e9 else []
 

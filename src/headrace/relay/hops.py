@@ -23,7 +23,8 @@ import msgspec
 
 from headrace.decoding import Decoder
 from headrace.errors import QueueDamagedError
-from headrace.log.documents import replace_file
+from headrace.files import make_folder, read_regular
+from headrace.log.documents import UNREADABLE, replace_file
 from headrace.relay.messages.source import Source
 
 RANGES_MAX = 100_000
@@ -52,10 +53,10 @@ def read_hops(queue: Path) -> list[Hop]:
     """The hops that the site of a queue has saved, in order; empty if no site has run. QueueDamagedError or OSError."""
     path = queue / _FILE
     try:
-        return _DECODER.decode(path.read_bytes())
+        return _DECODER.decode(read_regular(path))
     except FileNotFoundError:
         return []
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise QueueDamagedError(f"{path} is invalid: {error}", "delete it; the site writes a new one") from None
 
 
@@ -179,7 +180,7 @@ class Hops:
             self._hops = _joined(older, _ANY)[-EVICTED_MAX:] + evicted[-EVICTED_MAX:] + held
             data, self._changed = msgspec.json.encode(self._hops), False
         try:
-            self._path.parent.mkdir(exist_ok=True)
+            make_folder(self._path.parent)
             replace_file(self._path, data, None)
         except OSError:
             self._changed = True

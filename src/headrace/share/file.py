@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 
 from headrace.errors import HeadraceError, QueueDamagedError, ShareError, ShareMissingError
+from headrace.files import make_folder, open_regular
 from headrace.kernel import _kernel as kernel
 from headrace.log.documents import Document
 from headrace.log.explain import explain_os_error
@@ -90,7 +91,7 @@ def _make_folder(path: Path) -> None:
         if not (path / FOLDER).exists():
             if not (path / FILE).exists():
                 write_document(path, ShareDocument())
-            (path / FOLDER).mkdir()
+            make_folder(path / FOLDER)
     finally:
         os.close(descriptor)
 
@@ -103,7 +104,7 @@ def make_table(path: Path, terms: ShareTerms, start: int, only: tuple[int, ...] 
     """Make the file of a new group. A file that a killed process left under this number is replaced."""
     file = table_path(path, terms)
     try:
-        with file.open("wb") as made:
+        with os.fdopen(open_regular(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC), "r+b") as made:
             made.truncate(table_bytes(terms.slices))
         mapped = _map(file, table_bytes(terms.slices))
         new_table(memoryview(mapped), terms.slices, start, terms.dead_after_s, terms.tries_max, only)
@@ -180,7 +181,7 @@ class _Lock:
         self._flushing, self._asking = threading.Lock(), threading.Lock()
         self._asked = self._flushed = 0
         try:
-            self.descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            self.descriptor = open_regular(path, os.O_RDWR)
         except FileNotFoundError:
             raise _removed() from None
         except OSError as error:
@@ -207,7 +208,7 @@ class Changes:
     def __init__(self, path: Path) -> None:
         """Of the queue at `path`, which has groups, or had some."""
         try:
-            descriptor = os.open(path / FOLDER / "wake", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
+            descriptor = open_regular(path / FOLDER / "wake", os.O_RDWR | os.O_CREAT)
             try:
                 if os.fstat(descriptor).st_size < _WAKE_BYTES:
                     os.ftruncate(descriptor, _WAKE_BYTES)
@@ -302,7 +303,7 @@ def damaged(path: Path, reason: str) -> QueueDamagedError:
 
 
 def _map(path: Path, size: int) -> kernel.Mapped:
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    descriptor = open_regular(path, os.O_RDWR)
     try:
         return kernel.Mapped(descriptor, size)
     finally:

@@ -2,10 +2,10 @@
 
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
 
 from headrace.decoding import Decoder
+from headrace.log.documents import UNREADABLE
 from headrace.share.interface import Load, NodeState, Parked, Sample, Session, ShareState, ShareTerms
 from headrace.share.layout import PARKED, SAMPLES, SESSIONS, Table, epochs_of, owners_of, takers_of
 from headrace.share.ownership import Ownership
@@ -65,7 +65,7 @@ def _node(own: Ownership, seat: int, slices: int, now: Moment) -> NodeState:
 def _load(entry: Any) -> Load:
     try:
         return _LOAD.decode(bytes(entry["load"])) if entry["load_bytes"] else Load()
-    except msgspec.DecodeError:  # damaged: it will be reported again
+    except UNREADABLE:  # damaged: it will be reported again
         return Load()
 
 

@@ -70,6 +70,8 @@ class QueueTable(msgspec.Struct, frozen=True, kw_only=True, rename={"age_s": "ag
     durability: Annotated[Durability, choice(*DURABILITIES)] = "process"
     dedup: Annotated[Dedup, choice(*DEDUPS)] = "identity"
     hash: Annotated[Hash, choice(*HASHES)] = "blake3"
+    mode: Annotated[str, choice("0600", "0640", "0660", "0644")] = "0640"
+    group: Annotated[str | None, NAME] = None  # that owns its files; None: that of the process
 
 
 class ClockTable(msgspec.Struct, frozen=True, kw_only=True, rename={"poll_s": "poll"}):

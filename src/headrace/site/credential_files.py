@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from headrace.files import read_regular
 from headrace.link.session import SessionTerms, open_session
 
 Digests = Mapping[Path, bytes]
@@ -22,7 +23,7 @@ def digests_of(terms: SessionTerms) -> Digests:
     """The digest of each file that a session on these terms reads; OSError names a file that is not readable."""
     tls = terms.tls
     files = (terms.users_file, *(() if tls is None else (tls.authority, tls.certificate, tls.key)))
-    return {file: hashlib.sha256(file.read_bytes()).digest() for file in files if file is not None}
+    return {file: hashlib.sha256(read_regular(file, follow=True)).digest() for file in files if file is not None}
 
 
 def changed_files(before: Digests, after: Digests) -> list[str]:

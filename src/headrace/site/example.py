@@ -28,6 +28,8 @@ age = "1h"                              # products older than this are evicted t
 durability = "process"                  # what a product survives: "process" a crash, "disk" a power failure too
 dedup = "identity"                      # duplicates: equal feed, ident and payload; "payload": as in LDM; or "none"
 hash = "blake3"                         # of the signatures: "blake3", "xxh3" (trusted sources only) or "md5"
+mode = "0640"                           # of its files: its group reads; "0600", "0660" (the group puts, too), "0644"
+#group = "meteo"                        # that owns its files; by default, that of this process
 
 # Where the time of this site comes from. "auto": the clock of the system if a daemon such as chronyd disciplines it,
 # otherwise the servers, if there are any. docs/time.md explains it.

@@ -12,6 +12,7 @@ import msgspec
 
 from headrace.errors import QueueError
 from headrace.log.config import QueueConfig, default_origin, read_config
+from headrace.log.rights import rights_of
 from headrace.site.config import QueueTable, SiteConfig
 from headrace.toml.document import KeyPath
 from headrace.toml.layout import keys_of
@@ -25,11 +26,13 @@ def adopt_queue_terms(config: SiteConfig, given: frozenset[KeyPath], report: Rep
     terms = None if report.is_wrong(_QUEUE) else _terms(config.site.queue, report)
     name = default_origin() if terms is None else terms.origin
     if terms is not None:
-        _compare_name(config, terms, report)
-        _compare_terms(config, terms, given, report)
+        rights = rights_of(config.site.queue)
         table = QueueTable(
-            size=terms.size, age_s=terms.age_s, durability=terms.durability, dedup=terms.dedup, hash=terms.hash
-        )
+            size=terms.size, age_s=terms.age_s, durability=terms.durability, dedup=terms.dedup, hash=terms.hash,
+            mode=f"{rights.mode:04o}", group=rights.group,
+        )  # fmt: skip
+        _compare_name(config, terms, report)
+        _compare_terms(config, table, given, report)
         config = msgspec.structs.replace(config, queue=table)
     site = msgspec.structs.replace(config.site, name=config.site.name or name)
     return msgspec.structs.replace(config, site=site), terms is not None
@@ -77,21 +80,23 @@ def _compare_name(config: SiteConfig, terms: QueueConfig, report: Report) -> Non
         )
 
 
-def _compare_terms(config: SiteConfig, terms: QueueConfig, given: frozenset[KeyPath], report: Report) -> None:
+def _compare_terms(config: SiteConfig, held: QueueTable, given: frozenset[KeyPath], report: Report) -> None:
     for key in keys_of(QueueTable):
         path = ("queue", key.name)
-        said, held = getattr(config.queue, key.field), getattr(terms, key.field)
-        if path in given and said != held and not report.is_wrong(path):
+        said, kept = getattr(config.queue, key.field), getattr(held, key.field)
+        if path in given and said != kept and not report.is_wrong(path):
             shown = key.kind.write(said)
             report.add(
                 path,
-                f'"{shown}" differs from {config.site.queue}, which has {_held_text(key.kind.write, held)}',
-                _remedy(key.name, shown, held, key.kind.write, config.site.queue),
+                f'"{shown}" differs from {config.site.queue}, which has {_held_text(key.name, key.kind.write, kept)}',
+                _remedy(key.name, shown, kept, key.kind.write, config.site.queue),
             )
 
 
-def _held_text(write: Any, held: Any) -> str:
-    return "no limit" if held is None else f'"{write(held)}"'
+def _held_text(key: str, write: Any, held: Any) -> str:
+    if held is None:
+        return "no group of its own" if key == "group" else "no limit"
+    return f'"{write(held)}"'
 
 
 def _remedy(key: str, said: str, held: Any, write: Any, path: Path) -> str:

@@ -13,6 +13,7 @@ import msgspec
 import zenoh
 
 from headrace.errors import FabricError, QueueBusyError, QueueMovedError
+from headrace.files import make_folder
 from headrace.link.audit import Audit
 from headrace.link.declarations import Declarations
 from headrace.link.keys import site_key
@@ -227,7 +228,7 @@ class Site:
 def _only_site(queue: Path) -> Iterator[None]:
     """Hold the lock of the queue's site: two sites at one queue would overwrite each other's progress."""
     path = queue / "site" / "lock"
-    path.parent.mkdir(exist_ok=True)
+    make_folder(path.parent)
     with ExitStack() as held:
         try:
             held.enter_context(locked(path, wait=False))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 
 from headrace.errors import OptionError
-from headrace.link.credentials import TlsTerms, UserTerms
+from headrace.link.credentials import TlsTerms, UserTerms, secret_text
 from headrace.link.endpoint import LOCAL, UNIX, Endpoint, parse_endpoint
 from headrace.link.local import local_endpoint
 from headrace.link.quotas import Quotas, QuotaTable
@@ -33,7 +33,7 @@ def open_queue(config: SiteConfig, functions: Mapping[str, Function]) -> Queue:
         return Queue.open(path, functions=functions)
     return Queue.create(
         path, size=terms.size, age=terms.age_s, durability=terms.durability, dedup=terms.dedup, hash=terms.hash,
-        origin=config.site.name, functions=functions,
+        origin=config.site.name, functions=functions, mode=terms.mode, group=terms.group,
     )  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def session_terms(config: SiteConfig) -> SessionTerms:
     site, tls, users = config.site, config.tls, config.users
     user = None
     if users is not None and users.name is not None and users.password_file is not None:
-        user = UserTerms(users.name, users.password_file.read_text().strip())
+        user = UserTerms(users.name, secret_text(users.password_file, "the password file").strip())
     return SessionTerms(
         site.mode, _listening(config) if site.mode != "client" else (), site.connect, site.scouting, site.gossip,
         mesh=site.gossip,

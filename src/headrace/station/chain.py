@@ -25,8 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import HeadraceError, OptionError, ProductDamagedError, QueueDamagedError, StationError
+from headrace.files import open_regular
 from headrace.kernel import _kernel as kernel
-from headrace.log.explain import REPAIR, explain
+from headrace.log.explain import REPAIR, explain, explain_os_error
 from headrace.log.locks import is_byte_locked, lock_byte
 from headrace.log.place import check_place
 from headrace.log.read import Reader, RowTerms
@@ -67,9 +68,11 @@ class OpenChain:
         self._log, self._path = log, path
         file = chain_path(path, number)
         try:
-            self.kernel = kernel.Chain(log, os.open(file, os.O_RDWR | os.O_CLOEXEC), number)
+            self.kernel = kernel.Chain(log, open_regular(file, os.O_RDWR), number)
         except FileNotFoundError:
             raise QueueDamagedError(f"{file} is missing", REPAIR.format(path=path)) from None
+        except OSError as error:
+            raise explain_os_error(error, path) from None
         except kernel.KernelError as error:
             if error.code == _CODES["damaged"]:
                 raise QueueDamagedError(
@@ -268,7 +271,7 @@ class OpenChain:
     def claim(self, member: int) -> tuple[int, int, int]:
         """A slot for a consumer: its number, its epoch, and the descriptor whose lock marks it as alive."""
         try:
-            descriptor = os.open(chain_path(self._path, self.number), os.O_RDWR | os.O_CLOEXEC)
+            descriptor = open_regular(chain_path(self._path, self.number), os.O_RDWR)
         except FileNotFoundError as error:
             check_place(self._log, self._path, always=True)
             raise QueueDamagedError(f"{error.filename} is missing", REPAIR.format(path=self._path)) from None

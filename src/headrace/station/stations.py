@@ -18,6 +18,7 @@ from weakref import WeakSet
 import msgspec
 
 from headrace.errors import QueueDamagedError, StationMissingError
+from headrace.files import make_folder, open_regular, open_to_read, write_regular
 from headrace.kernel import _kernel as kernel
 from headrace.log.documents import Identity, file_identity
 from headrace.log.place import check_place
@@ -153,7 +154,7 @@ class Stations:
         new = {number: stations.chain(number) for number in changed}
         stations = msgspec.structs.replace(stations, number=self.log.state["stations"] + 1)
         try:
-            (self.path / FOLDER).mkdir(exist_ok=True)
+            make_folder(self.path / FOLDER)
             for number in changed:
                 if new[number] and not old[number]:
                     self._make_chain(number, self.log.tail if position is None else position)
@@ -185,7 +186,7 @@ class Stations:
     def _make_chain(self, number: int, position: int) -> None:
         file = chain_path(self.path, number)
         file.unlink(missing_ok=True)  # left by a process that died before it wrote the document
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660)
+        descriptor = open_regular(file, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             kernel.format_chain(descriptor, self.log.state["uuid"], number, position)
             if self._storage is not None:
@@ -281,7 +282,7 @@ def _upgrade_files(path: Path, storage: Storage) -> None:
     """
     lines = list((path / FOLDER).glob("*.line"))
     for file in lines:
-        with file.open("r+b") as header:
+        with os.fdopen(open_regular(file, os.O_RDWR), "r+b") as header:
             header.write(kernel.CHAIN_MAGIC)
         file.rename(file.with_suffix(".chain"))
     if lines:
@@ -292,7 +293,7 @@ def _upgrade_files(path: Path, storage: Storage) -> None:
 
 def _widen(file: Path, storage: Storage) -> None:
     """Version 1 of a chain file has 256 consumers: insert the places of the others, before the slots."""
-    with file.open("rb") as old:
+    with open_to_read(file) as old:
         if old.read(12) != kernel.CHAIN_MAGIC + (1).to_bytes(4, "little"):
             return
         old.seek(0)
@@ -300,8 +301,7 @@ def _widen(file: Path, storage: Storage) -> None:
     wider = bytes((kernel.CONSUMERS_MAX - _CONSUMERS_V1) * kernel.CONSUMER_BYTES)
     part = file.with_suffix(".part")
     head = kernel.CHAIN_MAGIC + kernel.CHAIN_VERSION.to_bytes(4, "little")
-    part.write_bytes(head + data[12:_SLOTS_AT_V1] + wider + data[_SLOTS_AT_V1:])
-    part.chmod(file.stat().st_mode & 0o777)
+    write_regular(part, head + data[12:_SLOTS_AT_V1] + wider + data[_SLOTS_AT_V1:])
     storage.sync_file(part)
     part.replace(file)
     storage.sync_directory(file.parent)

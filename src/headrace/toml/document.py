@@ -20,6 +20,7 @@ import tree_sitter_toml
 from tree_sitter import Language, Node, Parser
 
 from headrace.errors import ConfigError, excerpt_of
+from headrace.files import open_to_read
 from headrace.toml.layout import Layout
 
 FILE_BYTES_MAX = 1 << 20
@@ -129,7 +130,7 @@ def read_document(path: Path, layout: Layout) -> Document | Problem:
     """The file as a document, or the one problem that makes it invalid."""
     file = str(path)
     try:
-        with path.open("rb") as stream:
+        with open_to_read(path, follow=True) as stream:
             content = stream.read(FILE_BYTES_MAX + 1)
     except FileNotFoundError:
         return Problem(file=file, problem="the file does not exist", hint=layout.example)

@@ -15,6 +15,8 @@ from pathlib import Path
 import msgspec
 
 from headrace.decoding import Decoder
+from headrace.files import read_regular
+from headrace.log.documents import UNREADABLE
 from headrace.payload.fragments.manifest import Manifest
 
 DONE_MAX = 10_000
@@ -46,11 +48,11 @@ class Finished:
         self._path = path
         self._done: dict[str, _Done] = {}
         self._owners: dict[str, str] = {}  # by name: the last transfer that took it
-        lines = path.read_bytes().splitlines() if path.exists() else []
+        lines = read_regular(path).splitlines() if path.exists() else []
         for line in lines[-DONE_MAX:]:
             try:
                 self._keep(_DECODER.decode(line))
-            except msgspec.DecodeError:  # it was cut off
+            except UNREADABLE:  # it was cut off
                 continue
         if len(lines) > DONE_MAX:
             beside = path.with_suffix(".new")

@@ -17,6 +17,8 @@ import msgspec
 
 from headrace.decoding import Decoder
 from headrace.errors import TransferError
+from headrace.files import read_regular
+from headrace.log.documents import UNREADABLE
 from headrace.payload.fragments.finished import Finished
 from headrace.payload.fragments.names import STATE_FOLDER
 
@@ -73,6 +75,6 @@ class Inbox:
 
     def _load(self) -> _State:
         try:
-            return _DECODER.decode(self._path.read_bytes())
-        except (OSError, msgspec.DecodeError):
+            return _DECODER.decode(read_regular(self._path))
+        except (OSError, *UNREADABLE):
             return _State(os.urandom(8).hex())

@@ -20,6 +20,7 @@ import numpy as np
 
 from headrace.decoding import Decoder
 from headrace.errors import HeadraceError
+from headrace.log.documents import UNREADABLE
 from headrace.payload.fragments.manifest import HASH_BYTES, Manifest, check_manifest
 
 SUFFIX = ".journal"
@@ -78,7 +79,7 @@ def decode_journal(content: bytes) -> Journaled | None:
     try:
         head = _DECODER.decode(line)
         check_manifest(head.manifest)
-    except (msgspec.DecodeError, HeadraceError):
+    except (*UNREADABLE, HeadraceError):
         return None
     records = content[len(line) + 1 :]
     entries = _entries_of(records, head.manifest.count)

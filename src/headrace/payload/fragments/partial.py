@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from headrace.errors import FabricMessageError, NameRefusedError
+from headrace.files import read_regular
 from headrace.log.directory import is_in_memory
 from headrace.payload.fragments import journal as journals
 from headrace.payload.fragments import names
@@ -232,6 +233,6 @@ def _journal_path(state: Path, transfer: str) -> Path:
 
 def _journaled(path: Path) -> journals.Journaled | None:
     try:
-        return journals.decode_journal(path.read_bytes())
+        return journals.decode_journal(read_regular(path))
     except OSError:
         return None

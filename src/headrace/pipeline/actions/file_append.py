@@ -33,7 +33,8 @@ import msgspec
 
 from headrace.decoding import Decoder
 from headrace.errors import PipelineError, TargetError
-from headrace.log.documents import replace_file
+from headrace.files import read_regular
+from headrace.log.documents import UNREADABLE, replace_file
 from headrace.log.locks import FileLockedError, locked
 from headrace.pipeline.actions.action import Counts
 from headrace.pipeline.actions.disk import DISK, RESERVED, disk_error, make_folder, sync_names
@@ -158,10 +159,10 @@ def undo_unfinished(folder: Path) -> None:
     """Undo what a killed writer left unfinished. The caller holds the lock."""
     path = folder / RECORD
     try:
-        record = _DECODER.decode(path.read_bytes())
+        record = _DECODER.decode(read_regular(path))
     except FileNotFoundError:
         return
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise PipelineError(
             f"{path} is damaged: {error}", "check the files that were written last, then remove it"
         ) from None

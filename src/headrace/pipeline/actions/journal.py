@@ -23,7 +23,8 @@ import msgspec
 
 from headrace.decoding import Decoder
 from headrace.errors import PipelineError
-from headrace.log.documents import PART, replace_file
+from headrace.files import read_regular
+from headrace.log.documents import PART, UNREADABLE, replace_file
 from headrace.pipeline.actions.action import Counts
 from headrace.pipeline.actions.disk import DISK, disk_error, make_folder
 
@@ -67,10 +68,10 @@ class Journal:
 
 def read_entry(path: Path) -> Entry | None:
     try:
-        return _DECODER.decode(path.read_bytes())
+        return _DECODER.decode(read_regular(path))
     except FileNotFoundError:
         return None
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         hint = "remove it; the last batch may then be done twice"
         raise PipelineError(f"{path} is damaged: {error}", hint) from None
     except OSError as error:
@@ -86,7 +87,7 @@ def life(state: Path) -> str:
     try:
         if not path.exists():
             _create(path, secrets.token_hex(4).encode())
-        return path.read_text()
+        return read_regular(path).decode()
     except OSError as error:
         raise disk_error(error, path) from error
 

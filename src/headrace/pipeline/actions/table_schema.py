@@ -25,7 +25,8 @@ from pyspark.sql.types import StructType
 
 from headrace.decoding import Decoder
 from headrace.errors import PipelineError
-from headrace.log.documents import replace_file
+from headrace.files import read_regular
+from headrace.log.documents import UNREADABLE, replace_file
 from headrace.pipeline.actions.disk import DISK, disk_error, make_folder
 from headrace.pipeline.actions.table_home import homes
 
@@ -78,12 +79,12 @@ def read_schema(table: Path, frame: DataFrame) -> TableSchema | None:
 
 def _recorded(record: Path) -> TableSchema | None:
     try:
-        return _DECODER.decode(record.read_bytes())
+        return _DECODER.decode(read_regular(record))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise disk_error(error, record, "read") from error
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise PipelineError(
             f"{record} is damaged: {error}", "remove it; the columns are then read from the files"
         ) from None
@@ -119,7 +120,7 @@ def move_record(table: Path) -> None:
     """Move the record of an earlier version out of the folder of the table. May be repeated after a kill."""
     old, record = table / OLD_RECORD, _record(table)
     try:
-        data = old.read_bytes()
+        data = read_regular(old)
         if not record.exists():
             make_folder(record.parent)
             replace_file(record, data, DISK)

@@ -28,7 +28,8 @@ import pyarrow.parquet as pq
 
 from headrace.decoding import Decoder
 from headrace.errors import PipelineError, TargetError
-from headrace.log.documents import replace_file
+from headrace.files import read_regular
+from headrace.log.documents import UNREADABLE, replace_file
 from headrace.pipeline.actions.action import Context
 from headrace.pipeline.actions.disk import DISK, disk_error, sync_names
 from headrace.pipeline.actions.journal import life
@@ -75,10 +76,10 @@ class Stage:
     def ready(self) -> Ready | None:
         """The files to put into place, if the stage is complete. PipelineError: its record is damaged."""
         try:
-            return _DECODER.decode((self.folder / READY).read_bytes())
+            return _DECODER.decode(read_regular(self.folder / READY))
         except FileNotFoundError:
             return None
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise PipelineError(f"{self.folder / READY} is damaged: {error}", self._remedy()) from None
         except OSError as error:
             raise disk_error(error, self.folder / READY, "read") from error

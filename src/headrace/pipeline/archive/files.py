@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from headrace.errors import PipelineError
 from headrace.extras import require
+from headrace.files import open_to_read
 from headrace.pipeline.source.columns import SCHEMA, TIME
 from headrace.timing.replay.source import By
 
@@ -219,7 +220,7 @@ def _is_parquet(path: Path) -> bool:
         return not path.is_dir()  # also if it is gone since it was listed: then opening it is an error
     if not path.is_file():
         return False
-    with path.open("rb") as file:
+    with open_to_read(path, follow=True) as file:
         return file.read(4) == b"PAR1"
 
 

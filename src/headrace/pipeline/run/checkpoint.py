@@ -38,7 +38,7 @@ def locked_checkpoint(
     with ExitStack() as held:
         try:
             make_folder(folder)
-            held.enter_context(locked(folder / _LOCK, wait=False, mode=0o644))
+            held.enter_context(locked(folder / _LOCK, wait=False))
         except FileLockedError:
             raise PipelineError(f"another process runs a pipeline with the checkpoint {folder}", remedy) from None
         except OSError as error:

@@ -22,7 +22,8 @@ import msgspec
 
 from headrace.decoding import Decoder
 from headrace.errors import PipelineError
-from headrace.log.documents import replace_file
+from headrace.files import read_regular
+from headrace.log.documents import UNREADABLE, replace_file
 from headrace.pipeline.actions.disk import DISK, disk_error
 from headrace.pipeline.rules.otherwise import is_exact
 from headrace.pipeline.rules.rule import Rule
@@ -162,10 +163,10 @@ def load_record(checkpoint: Path) -> Record:
     """The record of a checkpoint. PipelineError: it is damaged."""
     path = checkpoint / _FILE
     try:
-        return _RECORD.decode(path.read_bytes())
+        return _RECORD.decode(read_regular(path))
     except FileNotFoundError:
         return Record()
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         hint = "restore it from a backup, or start with a new checkpoint"
         raise PipelineError(f"{path} is damaged: {error}", hint) from None
 

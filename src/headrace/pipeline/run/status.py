@@ -12,7 +12,8 @@ import msgspec
 
 from headrace.decoding import Decoder
 from headrace.errors import PipelineError
-from headrace.log.documents import replace_file
+from headrace.files import read_regular
+from headrace.log.documents import UNREADABLE, replace_file
 from headrace.pipeline.rules.rule import PipelineTerms
 from headrace.pipeline.source.backlog import behind_of
 
@@ -66,10 +67,10 @@ def load_status(terms: PipelineTerms) -> JobStatus | None:
     """The last status; None if the pipeline has never run. PipelineError: the file is damaged."""
     path = _file(terms)
     try:
-        return _STATUS.decode(path.read_bytes())
+        return _STATUS.decode(read_regular(path))
     except FileNotFoundError:
         return None
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise PipelineError(f"{path} is damaged: {error}", "start the pipeline: it replaces the file") from None
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 
 from headrace.decoding import Decoder
-from headrace.log.documents import replace_file
+from headrace.files import make_folder, read_regular
+from headrace.log.documents import UNREADABLE, replace_file
 from headrace.product.cause import LostBy
 from headrace.relay.receive.counts import Tally, UpstreamStatistics
 
@@ -47,10 +48,10 @@ class LossFile:
     def restore(self, tally: Tally) -> None:
         """Give new counts the losses of earlier runs of the site; counts that are in use have them already."""
         try:
-            self._written = _DECODER.decode(self._path.read_bytes())
+            self._written = _DECODER.decode(read_regular(self._path))
         except FileNotFoundError:
             return
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *UNREADABLE) as error:
             log.warning("earlier losses are not known: %s: %s", self._path, error)
             return
         known = tally.upstreams()
@@ -65,7 +66,7 @@ class LossFile:
             msgspec.structs.replace(loss, at_ns={}) for loss in self._written
         ]:
             return
-        self._path.parent.mkdir(exist_ok=True)
+        make_folder(self._path.parent)
         replace_file(self._path, msgspec.json.encode(losses), None)
         self._written = losses
 

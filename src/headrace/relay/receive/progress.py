@@ -31,6 +31,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.files import make_folder
 from headrace.log.directory import boot_id
 from headrace.log.documents import Document, replace_file
 from headrace.log.seams import Disk
@@ -175,7 +176,7 @@ class RequestProgress:
         flush()
         folder = self._path.parent
         if not self._saved:
-            folder.mkdir(exist_ok=True)
+            make_folder(folder)
             Disk().sync_directory(folder.parent)
         replace_file(self._path, data, Disk())
         self._saved = data

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.files import make_folder
 from headrace.log.documents import Document
 from headrace.log.seams import Disk
 from headrace.station import StationTerms
@@ -100,6 +101,6 @@ class Owners:
                 self._save(OwnersFile(stations=self._known.stations, cursors=kept))
 
     def _save(self, known: OwnersFile) -> None:
-        self._path.parent.mkdir(exist_ok=True)
+        make_folder(self._path.parent)
         _DOCUMENT.write(self._path, known, Disk())
         self._known = known

@@ -25,7 +25,8 @@ import msgspec
 
 from headrace.decoding import Decoder
 from headrace.errors import SinkError, SinkUnavailableError
-from headrace.log.documents import replace_file
+from headrace.files import open_regular, open_to_read
+from headrace.log.documents import UNREADABLE, replace_file
 from headrace.log.locks import FileLockedError, locked
 from headrace.log.seams import Disk
 from headrace.slices.sinks.fencing import Held, Holds
@@ -129,7 +130,7 @@ class CommitLog:
         if status.st_ino != self._inode or status.st_size < self._end:
             self._forget()
             self._inode = status.st_ino
-        with self._log.open("rb") as log:
+        with open_to_read(self._log) as log:
             log.seek(self._end)
             data = log.read()
         *lines, _ = data.split(b"\n")  # the last piece is empty, or was cut short
@@ -149,7 +150,7 @@ class CommitLog:
             return None
         try:
             made = _DECODER.decode(text)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise SinkError(f"{self._log} is not of this version: {error}", "upgrade Headrace") from None
         if not self._end and made.version != _VERSION:
             raise SinkError(f"{self._log} has version {made.version}, not {_VERSION}", "upgrade Headrace")
@@ -163,7 +164,7 @@ class CommitLog:
 
     def _append(self, line: bytes) -> None:
         """Write one line behind the last complete one, and flush it; after an error the file is as before."""
-        descriptor = os.open(self._log, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
+        descriptor = open_regular(self._log, os.O_RDWR | os.O_CREAT)
         try:
             try:
                 os.ftruncate(descriptor, self._end)

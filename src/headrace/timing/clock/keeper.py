@@ -12,6 +12,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from headrace.errors import HeadraceError
+from headrace.files import make_folder
 from headrace.log.locks import FileLockedError, locked
 from headrace.timing.clock.association import BURST_S
 from headrace.timing.clock.machine import Machine, RealMachine
@@ -79,7 +80,7 @@ class Keeper:
             self._tell(self, None)
 
     def _keep(self) -> None:
-        (self._queue / FILE).parent.mkdir(exist_ok=True)
+        make_folder((self._queue / FILE).parent)
         with ExitStack() as parts:
             parts.enter_context(locked(self._queue / FILE.with_suffix(".lock"), wait=False))
             self.failure, self.is_keeping = "", True

@@ -13,8 +13,9 @@ import msgspec
 
 from headrace.decoding import Decoder
 from headrace.errors import QueueDamagedError
+from headrace.files import make_folder, read_regular
 from headrace.log.clock_words import SOURCES, ClockWords
-from headrace.log.documents import replace_file
+from headrace.log.documents import UNREADABLE, replace_file
 from headrace.timing.clock.terms import SERVERS_MAX
 
 FRESH_S = 15.0  # an older file is from a process that no longer runs
@@ -72,10 +73,10 @@ def read_state(queue: Path) -> ClockState | None:
     """What the keeper of a queue's clock has written; None if there is none. QueueDamagedError or OSError."""
     path = queue / FILE
     try:
-        found = _DECODER.decode(path.read_bytes())
+        found = _DECODER.decode(read_regular(path))
     except FileNotFoundError:
         return None
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise QueueDamagedError(f"{path} is invalid: {error}", "delete it; the site writes a new one") from None
     age_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - found.saved_boot_ns
     return found if 0 <= age_ns < FRESH_S * 1e9 else None
@@ -100,7 +101,7 @@ def state_of(queue: Path, words: ClockWords | None) -> ClockState:
 
 def save_state(queue: Path, state: ClockState) -> None:
     """OSError if the disk refuses."""
-    (queue / FILE).parent.mkdir(exist_ok=True)
+    make_folder((queue / FILE).parent)
     replace_file(queue / FILE, msgspec.json.encode(state), None)
 
 

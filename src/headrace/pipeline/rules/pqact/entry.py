@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import RuleError
+from headrace.files import open_to_read
 
 INCLUDES_MAX = 16  # files within files
 FILE_BYTES_MAX = 16 << 20
@@ -83,7 +84,7 @@ def _included(name: str, path: Path | None, above: tuple[Path, ...]) -> Path:
 
 def _content(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open_to_read(path, follow=True) as file:
             data = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         reason = error.strerror or str(error)
