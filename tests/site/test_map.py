@@ -8,8 +8,8 @@ import pytest
 
 from headrace.errors import FabricMessageError
 from headrace.link.keys import site_key
+from headrace.link.rights import Feeds
 from headrace.link.session import SessionTerms, open_session
-from headrace.product.feed import FeedPattern
 from headrace.relay.messages.description import TEXT_MAX, FeedStatus, Problem, largest, shortened, visible_to
 from headrace.relay.messages.query import Identify, IdentifyReply, decode_query, decode_reply, encode
 from headrace.relay.site_client import SiteClient, round_trips
@@ -120,17 +120,17 @@ def test_gaps_are_reported_as_the_loss_of_a_link(fabric: Fabric) -> None:
 def test_a_description_hides_feeds_that_its_reader_may_not_receive(fabric: Fabric) -> None:
     chain(fabric)
     told = fabric.sites["b"].describe()
-    assert visible_to(told, [FeedPattern("tel/**"), FeedPattern("**")]) == told
+    assert visible_to(told, Feeds(["tel/**", "**"])) == told
     troubled = msgspec.structs.replace(told, problems=(Problem("link", "tcp/h:1", "secret", "do", 3.0),))
-    (problem,) = visible_to(troubled, [FeedPattern("wx/**")]).problems
+    (problem,) = visible_to(troubled, Feeds(["wx/**"])).problems
     assert (problem.kind, problem.text, problem.age_s) == ("hidden", "it has 1 problem that this user may not see", 3.0)
-    weather = visible_to(told, [FeedPattern("wx/**")])
+    weather = visible_to(told, Feeds(["wx/**"]))
     assert [feed.feed for feed in weather.feeds] == ["wx/text"]
     assert [flow.feed for flow in weather.flows] == ["wx/text"]
     assert (weather.feeds_in_all, weather.flows_in_all) == (1, 1)
     assert weather.requests == weather.upstreams == ()  # they select all feeds
     assert [stream.feed for stream in weather.streams] == ["wx/**"]
-    nothing = visible_to(told, [])
+    nothing = visible_to(told, Feeds())
     assert (nothing.feeds, nothing.flows, nothing.streams, nothing.wanted) == ((), (), (), ())
     assert nothing.links == told.links
 
