@@ -28,7 +28,9 @@ def test_a_site_cannot_suppress_the_warning_of_another_one(realm: Realm, hostile
     office.appear()
     until(lambda: "take shelter" in hub.idents(), lambda: hub.log)
     assert hub.idents() == ["junk 4", "honest", "take shelter"]  # what it made up is stored, and suppresses nothing
-    refused = {upstream.site: upstream.refused_here.get("wrong signature") for upstream in realm.describe(hub).upstreams}
+    refused = {
+        upstream.site: upstream.refused_here.get("wrong signature") for upstream in realm.describe(hub).upstreams
+    }
     assert refused["evil"] == 6
 
 

@@ -14,6 +14,7 @@ from headrace.link.audit_reading import Tail, entries_of
 from headrace.remote.protocol import calls
 from headrace.remote.server.audited import ACTIONS
 from headrace.remote.server.call_rights import NEEDED
+from support.hostile import MakeHostile
 from support.realm import Allow, Realm, SecureSite
 from support.waiting import until
 
@@ -62,6 +63,16 @@ def test_who_is_refused_is_in_the_log_with_the_reason(realm: Realm, hub: SecureS
     assert "mallory" in refused.detail or "publish" in refused.detail
     size = sum(path.stat().st_size for path in paths_of(audit_folder(hub.queue.path), "refusals") if path.exists())
     assert size < 30 * 1024, "100 refusals are some lines and a count"
+
+
+def test_a_site_that_brings_what_it_may_not_is_in_the_log(realm: Realm, hostile: MakeHostile) -> None:
+    request = 'name = "wx"\nselect = "wx/**"\nfrom = "oldest"'
+    hub = realm.site("hub", Allow("evil", publish=["wx/text/**"]), requests=[request])
+    evil = hostile("evil", hub)
+    evil.hold("evil", ("wx/radar/x", "radar"), ("wx/text/a", "text"))
+    evil.appear()
+    refused = logged(hub, lambda entry: entry.outcome == "refused")
+    assert (refused.principal, refused.action, refused.subject) == ("evil", "publish", "wx/radar/x")
 
 
 def test_the_command_shows_filters_and_escapes(realm: Realm, hub: SecureSite) -> None:

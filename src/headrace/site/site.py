@@ -197,6 +197,7 @@ class Site:
             self._session, self._declarations, self._queue, self.name, requests, self._progress, self._principal,
             self._tally, self._rules,
             record_bytes=PAGE_BYTES_MAX if self._terms is None else self._terms.record_bytes_max,
+            audit=self._audit,
         )  # fmt: skip
 
     @property

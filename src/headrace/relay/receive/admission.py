@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import ProductDamagedError
+from headrace.link.audit import Audit
 from headrace.link.rights import Rights, Rule, sender_rights
 from headrace.product.cause import Cause
 from headrace.relay.messages.page import Page
@@ -50,8 +51,10 @@ def nobody_vouches(page: Page) -> Mask | None:
 class Admission:
     """By the rules of one site. Threads may share it; each upstream has a gate of its own."""
 
-    def __init__(self, rules: Sequence[Rule] = (), is_vouched: Vouch = nobody_vouches) -> None:
-        self.rules, self.is_vouched = tuple(rules), is_vouched
+    def __init__(
+        self, rules: Sequence[Rule] = (), is_vouched: Vouch = nobody_vouches, audit: Audit | None = None
+    ) -> None:
+        self.rules, self.is_vouched, self.audit = tuple(rules), is_vouched, audit or Audit(None)
 
     def rights(self, site: str) -> Rights:
         return sender_rights(self.rules, site)
@@ -136,6 +139,7 @@ class Gate:
             why = "publish that feed" if verdict == NO_RIGHT else "bring other origins than its own"
             log.warning("site %s: products of feed %r and origin %r are refused: no rule permits it to %s",
                         site, feed, origin, why)  # fmt: skip
+            self._admission.audit.refuse("publish", feed, principal=site, why=f"origin {origin}: it may not {why}")
             return verdict
         return ADMITTED if self._selection.wants_feed(feed) else NOT_ASKED
 

@@ -16,6 +16,7 @@ from functools import partial
 import zenoh
 
 from headrace.errors import FabricError, HeadraceError
+from headrace.link.audit import Audit
 from headrace.link.declarations import Declarations
 from headrace.link.keys import site_key, site_of
 from headrace.link.rights import Rule
@@ -81,15 +82,15 @@ class Receiver:
     def __init__(
         self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, requests: list[Request],
         progress: RequestProgress, principal: str | None = None, tally: Tally | None = None,
-        rules: Sequence[Rule] = (), record_bytes: int = PAGE_BYTES_MAX,
+        rules: Sequence[Rule] = (), record_bytes: int = PAGE_BYTES_MAX, audit: Audit | None = None,
     ) -> None:  # fmt: skip
-        """`rules` say what each site may bring."""
+        """`rules` say what each site may bring; `audit` notes what it may not."""
         self._session, self._declarations = session, declarations
         self._queue, self._site, self._progress, self._principal = queue, site, progress, principal
         self.requests, self.tally, self._record_bytes = requests, tally or Tally(), record_bytes
         self.unsaved = ""  # why progress could not be saved
         self._upstreams: dict[tuple[str, str], UpstreamThread] = {}
-        self._places, self._budget, self._admission = Places(), LiveBudget(), Admission(rules)
+        self._places, self._budget, self._admission = Places(), LiveBudget(), Admission(rules, audit=audit)
         self._present: set[str] = set()
         self._meeting: set[str] = set()  # sites that are being asked for their identity
         self._intake = Intake(queue, site, self.tally, remembers=any(request.has_failover for request in requests))
