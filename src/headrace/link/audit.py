@@ -57,6 +57,7 @@ class AuditStatistics(msgspec.Struct, frozen=True):
     written: int
     left_out: int
     failed: int
+    failure: str = ""  # why the last line could not be written; empty if it was
 
 
 @dataclass(slots=True)
@@ -89,6 +90,7 @@ class Audit:
         self._budgets: OrderedDict[tuple[Series, str | None], _Budget] = OrderedDict()
         self._lock = threading.Lock()
         self._written = self._left_out = self._failed = 0
+        self._failure = ""
 
     def note(self, action: str, subject: str = "", *, principal: str | None, peer: str = "", detail: str = "") -> None:
         """Somebody has done something: joined, left, or changed `subject`."""
@@ -104,7 +106,7 @@ class Audit:
 
     def statistics(self) -> AuditStatistics:
         with self._lock:
-            return AuditStatistics(self._written, self._left_out, self._failed)
+            return AuditStatistics(self._written, self._left_out, self._failed, self._failure)
 
     def close(self) -> None:
         """Count what was left out, and close the files; idempotent."""
@@ -154,8 +156,10 @@ class Audit:
         try:
             self._files[series].append(_line(entry))
             self._written += 1
+            self._failure = ""
         except OSError as error:
             self._failed += 1
+            self._failure = str(error)
             log.warning("the audit log cannot be written: %s; free some space, or correct its permissions", error)
 
     def _time(self) -> str:

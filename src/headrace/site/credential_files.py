@@ -35,7 +35,9 @@ def rehearse(terms: SessionTerms) -> None:
     """Open and close a session on these terms; FabricError if Zenoh refuses its credentials or its rules."""
     secure = terms.tls is not None and terms.tls.certificate is not None
     listen = ("tls/127.0.0.1:0" if secure else "tcp/127.0.0.1:0",)
-    alone = replace(terms, mode="peer", listen=listen, connect=(), scouting="off", gossip=False, mesh=False)
+    alone = replace(
+        terms, mode="peer", listen=listen, connect=(), scouting="off", gossip=False, mesh=False, shared_memory=False
+    )
     if terms.user is not None and terms.users_file is None:
         alone = replace(alone, user=None)  # a session that only connects has no users
     open_session(alone).close()  # type: ignore[no-untyped-call]
