@@ -272,9 +272,9 @@ def test_a_client_that_is_forgotten_while_it_attaches_leaves_no_consumer(
     served.queue.station("s", "**")
     check_room = Clients.check_room
 
-    def forget_all(clients: Clients) -> None:
+    def forget_all(clients: Clients, client: Client) -> None:
         """As a new client does that finds no room, at this moment."""
-        check_room(clients)
+        check_room(clients, client)
         with clients._lock:
             clients._forget(0.0)
 

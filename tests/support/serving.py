@@ -18,6 +18,7 @@ import zenoh
 import headrace
 from headrace import Batch, Queue
 from headrace.link.keys import call_key
+from headrace.link.quotas import Quotas, QuotaTable
 from headrace.link.rights import Rule
 from headrace.link.session import SessionTerms, open_session
 from headrace.queue import AnyQueue, AnyStation
@@ -70,6 +71,7 @@ class Served:
     def __init__(self, folder: Path, session: Router | None = None, **terms: Any) -> None:
         self.name = terms.pop("origin", f"there{next(_numbers)}")
         self._rules: tuple[Rule, ...] = terms.pop("rules", ())
+        self._quotas = QuotaTable(terms.pop("quotas", Quotas()))
         settings = {"size": "4MiB", "durability": "memory", "origin": self.name, **terms}
         self.queue = Queue.create(folder / self.name, **settings)
         self._session, self.endpoint = session or (None, f"tcp/127.0.0.1:{free_port()}")
@@ -83,7 +85,7 @@ class Served:
         if self._is_alone:
             self._session = open_session(SessionTerms("router", listen=(self.endpoint,)))
         assert self._session is not None
-        self.site = Site(self._session, self.queue, [], rules=self._rules)
+        self.site = Site(self._session, self.queue, [], rules=self._rules, quotas=self._quotas)
 
     def stop(self) -> None:
         if self.site is not None:

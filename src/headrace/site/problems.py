@@ -23,6 +23,7 @@ its age says when. Kinds:
     function      a function of a selection has failed; a station or a channel names one that this site does not have
     hidden        problems of a site that does not let the program that draws the map receive everything
     clock         the time of the site is not known to a bound; a time server lies, or does not reply
+    quota         a principal has used up one of its quotas
     ignored       sites from which nothing is requested, because there are too many
     silent        a site does not reply to the program that draws the map
     away          a site from which others request is absent

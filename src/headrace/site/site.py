@@ -42,6 +42,7 @@ from headrace.site.clock_problems import clock_problems
 from headrace.site.describe import describe, request_lags
 from headrace.site.joins import note_joins
 from headrace.site.problems import site_problems
+from headrace.site.quota_problems import quota_problems
 from headrace.site.watch import Watch
 from headrace.timing.clock.keeper import Keeper
 from headrace.timing.clock.terms import ClockTerms
@@ -181,9 +182,10 @@ class Site:
         return self._problems(self._watch.links)
 
     def _problems(self, links: Sequence[Problem]) -> tuple[Problem, ...]:
+        now = time.monotonic()
+        others = (*links, *clock_problems(self._keeper), *quota_problems(self._remote.refusals(), now))
         return site_problems(
-            self._queue, self._streams, self._receiver, self._too_large, (*links, *clock_problems(self._keeper)),
-            time.monotonic(), self._rules,
+            self._queue, self._streams, self._receiver, self._too_large, others, now, self._rules,
         )  # fmt: skip
 
     def _in_place(self, act: Callable[[], None]) -> None:

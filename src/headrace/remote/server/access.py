@@ -27,6 +27,7 @@ from headrace.link.rights import EVERYBODY, Rule, rights_of
 from headrace.log.read import Allowed
 from headrace.log.statistics import Statistics
 from headrace.queue.members import Member
+from headrace.remote.protocol.calls import Call, PutOne
 from headrace.remote.server.call_rights import NEEDED
 from headrace.selection import Selection
 from headrace.share.interface import NodeState
@@ -61,6 +62,12 @@ class ClientAccess:
             raise AccessDeniedError(f"{self._who} may not {min(needed)} anything", _HINT)
         rights = " or ".join(sorted(needed)) or "that nobody has"
         raise AccessDeniedError(f"{self._who} may not call {kind.__name__}: that needs the right {rights}", _HINT)
+
+    def may_send(self, call: Call) -> bool:
+        """Whether the payload of a call is worth keeping; if not, its handler refuses the call."""
+        if not any(getattr(self._rights, right) for right in NEEDED.get(type(call), ())):
+            return False
+        return not isinstance(call, PutOne) or call.feed in self._publish
 
     @property
     def is_empty(self) -> bool:

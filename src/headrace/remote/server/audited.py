@@ -12,8 +12,6 @@ from headrace.link.audit import Audit
 from headrace.remote.protocol import calls, channel_calls, share_calls
 from headrace.remote.server.pending_call import PendingCall
 
-_REFUSALS = (AccessDeniedError, QuotaError)
-
 ACTIONS: dict[type, str | Callable[[Any], str]] = {
     calls.AddDictionary: "add dictionary", calls.OpenCursor: "open cursor", calls.RemoveCursor: "remove cursor",
     calls.OpenStation: "open station", calls.ChangeStation: "change station", calls.SeekStation: "move station",
@@ -46,9 +44,13 @@ class AuditedCalls:
                 _named(action, pending.call), _subject(pending.call), principal=pending.client.name or None
             )
 
+    def exceeded(self, name: str | None, error: QuotaError) -> None:
+        """A principal was refused, or slowed down, by one of its quotas."""
+        self._audit.refuse("quota", principal=name, why=error.problem)
+
     def failed(self, pending: PendingCall, error: Exception) -> None:
         """A call has failed; noted if it was refused."""
-        if isinstance(error, _REFUSALS):
+        if isinstance(error, AccessDeniedError):
             call = pending.call
             action = _named(ACTIONS.get(type(call), _kind(call)), call)
             self._audit.refuse(action, _subject(call), principal=pending.client.name or None, why=error.problem)

@@ -101,6 +101,7 @@ class ChannelHandlers:
     def open_supplier(self, pending: PendingCall, call: calls.OpenSupplier) -> None:
         channel = self._channel(pending, call.channel)
         pending.client.access.check_publish_some(channel.feed)
+        self._clients.check_room(pending.client)
         number = self._clients.supply(pending.client, channel.supplier(), call.keep_s)
         pending.finish(replies.Supplying(number, channel.feed))
 

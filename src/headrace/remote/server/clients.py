@@ -21,6 +21,7 @@ from headrace.channel.supplier import Supplier
 from headrace.errors import FabricError, FabricMessageError
 from headrace.link.declarations import Declarations
 from headrace.link.keys import client_in, client_key
+from headrace.link.quotas import QuotaTable
 from headrace.link.rights import Rule
 from headrace.payload.compression.link import LinkCounts
 from headrace.remote.protocol.calls import Get
@@ -30,6 +31,7 @@ from headrace.remote.server.consumer import ServedConsumer
 from headrace.remote.server.gets import WaitingGets
 from headrace.remote.server.outbox import Outbox
 from headrace.remote.server.pending_call import Busy, PendingCall
+from headrace.remote.server.principal import Principal, Principals
 from headrace.remote.server.reads import ClientRead
 from headrace.station import Consumer
 from headrace.station.served import place_of
@@ -60,9 +62,12 @@ class Client:
     """One remote client. `gone_since` is None while its token exists."""
 
     def __init__(
-        self, access: ClientAccess, gone_since: float | None, name: str = "", link: LinkCounts | None = None
-    ) -> None:
+        self, access: ClientAccess, gone_since: float | None, name: str = "", link: LinkCounts | None = None,
+        principal: Principal | None = None,
+    ) -> None:  # fmt: skip
         self.access, self.gone_since, self.name = access, gone_since, name
+        self.principal = principal or Principal(None, None)  # without limits
+        self.turn = self if not self.principal.has_limits else self.principal  # those who are served in turn
         self.link = link or LinkCounts()  # of all clients
         self.has_left = False  # it said so
         self.has_named_token = False  # it has shown that its tokens have its name: no other token counts
@@ -128,9 +133,10 @@ class Clients:
 
     def __init__(
         self, session: zenoh.Session, declarations: Declarations, site: str, rules: Sequence[Rule], gets: WaitingGets,
-        joined: Callable[[str, str | None], None] = lambda digest, name: None,
+        joined: Callable[[str, str | None], None] = lambda digest, name: None, principals: Principals | None = None,
     ) -> None:  # fmt: skip
-        """`joined` is called for each new client."""
+        """`joined` is called for each new client; `principals` have their quotas."""
+        self._principals = principals or Principals((), QuotaTable(), lambda name, error: None)
         self._rules, self._gets, self._joined, self.link = rules, gets, joined, LinkCounts()
         self._clients: dict[tuple[bytes, str | None], Client] = {}
         self._by_digest: dict[str, list[Client]] = {}
@@ -157,20 +163,29 @@ class Clients:
         if len(self._clients) >= CLIENTS_MAX and not self._forget(0.0):
             raise Busy
         digest = client_digest(client)
-        added = Client(ClientAccess(self._rules, name), time.monotonic(), name or "", self.link)
+        principal = self._principals.of(name)
+        if principal.quotas is not None and len(principal.clients) >= principal.quotas.sessions:
+            self._forget(0.0, principal)
+            principal.check("sessions", len(principal.clients))
+        added = Client(ClientAccess(self._rules, name), time.monotonic(), name or "", self.link, principal)
+        principal.clients.add(added)
         self._look(added, digest)
         self._clients[client, name] = added
         self._by_digest.setdefault(digest, []).append(added)
         self._joined(digest, name)
         return added
 
-    def _forget(self, after_s: float) -> bool:
+    def _forget(self, after_s: float, of: Principal | None = None) -> bool:
         """Forget clients that have been away for so long and hold nothing; False if there are none."""
         before = time.monotonic() - after_s
-        gone = [key for key, client in self._clients.items() if client.is_idle_since(before)]
+        gone = [
+            key for key, client in self._clients.items()
+            if (of is None or client.principal is of) and client.is_idle_since(before)
+        ]  # fmt: skip
         for key in gone:
             client, digest = self._clients.pop(key), client_digest(key[0])
             client.is_forgotten = True
+            client.principal.clients.discard(client)
             self._by_digest[digest].remove(client)
             if not self._by_digest[digest]:
                 del self._by_digest[digest]
@@ -215,8 +230,9 @@ class Clients:
         return sum(len(client.consumers) for client in self._clients.values())
 
     def check_room(self, client: Client) -> None:
-        """FabricError if the site has no room for another consumer."""
+        """FabricError if the site has no room for another consumer, QuotaError if the principal has too many."""
         with self._lock:
+            client.principal.check("consumers", client.principal.consumers())
             if self._consumers() >= CONSUMERS_MAX:
                 raise FabricError(
                     f"the site has {CONSUMERS_MAX} remote consumers already", "detach some, or get more at a time"
@@ -231,7 +247,7 @@ class Clients:
         number = secrets.randbits(62) | 1
         with self._lock:
             if not client.is_forgotten:
-                client.consumers[number] = ServedConsumer(consumer, keep_s, self._gets, check)
+                client.consumers[number] = ServedConsumer(consumer, keep_s, self._gets, check, client.turn)
                 return number
         consumer.detach()
         raise _forgotten()

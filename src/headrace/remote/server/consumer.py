@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any
 
@@ -74,10 +74,14 @@ class ServedConsumer:
     """Serves until `end`, which detaches the consumer."""
 
     def __init__(
-        self, consumer: Consumer, keep_s: float, gets: WaitingGets, check: Callable[[], None] = lambda: None
-    ) -> None:
-        """`check` raises AccessDeniedError if the client may not consume from the station on its terms of now."""
-        self.consumer, self.keep_s, self._check = consumer, keep_s, check
+        self, consumer: Consumer, keep_s: float, gets: WaitingGets, check: Callable[[], None] = lambda: None,
+        turn: Hashable = None,
+    ) -> None:  # fmt: skip
+        """`check` raises AccessDeniedError if the client may not consume from the station on its terms of now.
+
+        `turn` says with whom the consumer shares its turns in the threads that execute calls.
+        """
+        self.consumer, self.keep_s, self.turn, self._check = consumer, keep_s, turn, check
         self._checked = terms_number(consumer)  # of the terms that `check` has allowed
         self._gets = gets
         never_call(consumer)
@@ -121,8 +125,8 @@ class ServedConsumer:
 
     def _run_soon(self) -> None:
         try:
-            self._gets.run(self._run)
-        except RuntimeError:  # the site ends
+            self._gets.run(self.turn, self._run)
+        except Busy:  # the site ends
             self._refuse_calls()
 
     def _refuse_calls(self, *more: PendingCall) -> None:

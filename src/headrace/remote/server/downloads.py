@@ -2,12 +2,14 @@
 
 A product is read as a whole, and may be too large for one message over a slow link. The first part goes with the reply,
 and the rest is kept until the client has fetched it: call by call, each with a timeout of its own. Beyond the limits
-the oldest one goes; the client hears that, and reads again at the same position.
+the oldest one goes, at the site that of the principal who has most; the client hears that, and reads again at the same
+position.
 """
 
 import secrets
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,6 +29,7 @@ class Downloads:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[int, int], bytes] = OrderedDict()  # by client and number; the oldest first
+        self._whose: dict[tuple[int, int], Hashable] = {}  # those who are served in turn
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -40,8 +43,9 @@ class Downloads:
             for key in own[: max(0, len(own) - _OF_ONE_MAX + 1)]:
                 self._drop(key)
             while self._kept and self._bytes + len(records) > BYTES_MAX:
-                self._drop(next(iter(self._kept)))
+                self._drop(self._oldest_of_most())
             self._kept[id(client), number] = records
+            self._whose[id(client), number] = client.turn
             self._bytes += len(records)
         return msgspec.structs.replace(reply, download=number, total_bytes=len(records)), records[:part_bytes]
 
@@ -53,5 +57,14 @@ class Downloads:
             return None
         return records[call.offset : call.offset + call.part_bytes]
 
+    def _oldest_of_most(self) -> tuple[int, int]:
+        """The oldest download of the principal who has most bytes here."""
+        held = Counter[Hashable]()
+        for key, records in self._kept.items():
+            held[self._whose[key]] += len(records)
+        most = max(held, key=held.__getitem__)
+        return next(key for key in self._kept if self._whose[key] is most)
+
     def _drop(self, key: tuple[int, int]) -> None:
         self._bytes -= len(self._kept.pop(key))
+        del self._whose[key]

@@ -30,14 +30,14 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
 from headrace.remote.protocol.calls import Get
 from headrace.remote.server.downloads import Downloads
+from headrace.remote.server.fair import FairThreads
 from headrace.remote.server.pending_call import PendingCall
 from headrace.remote.server.scans import FunctionScans
 from headrace.station.served import Origin, find_ready, now_ns_of, origin_of
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from headrace.remote.server.consumer import ServedConsumer
 
 GET_THREADS = 8
-THREADS = 8  # of the executor, at most
+THREADS = 8  # that execute calls, at most
 LOOK_S = 0.2  # how long the leader sleeps at most: dead consumers and start times wake nobody
 
 Send = Callable[[], None]  # sends a reply
@@ -103,7 +103,7 @@ class WaitingGets:
         self._ticks = itertools.count()
         self._stopped = False
         self.scans = FunctionScans()
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="headrace-consumer")
+        self._threads = FairThreads(THREADS, "headrace-consumer")
         names = [(self._run, "headrace-get")] * GET_THREADS + [(self._watch_times, "headrace-deadline")]
         self._own_threads = [threading.Thread(target=run, name=name, daemon=True) for run, name in names]
         for thread in self._own_threads:
@@ -113,9 +113,9 @@ class WaitingGets:
         with self._lock:
             return sum(len(station) for station in self._stations.values())
 
-    def run(self, act: Callable[[], None]) -> None:
-        """Execute this in the executor; RuntimeError if the site has closed it."""
-        self._threads.submit(act)
+    def run(self, turn: Hashable, act: Callable[[], None]) -> None:
+        """Execute this in the threads for calls; Busy if the site has closed them."""
+        self._threads.submit(turn, _call, act)
 
     def serve(self, get: WaitingGet) -> None:
         """Answer a get now, or let it wait."""
@@ -132,7 +132,7 @@ class WaitingGets:
     def serve_later(self, get: WaitingGet) -> None:
         """As `serve`, in the executor."""
         if not self._stopped:
-            self.run(lambda: self.serve(get))
+            self.run(get.served.turn, lambda: self.serve(get))
 
     def remove(self, get: WaitingGet) -> None:
         """It waits no longer."""
@@ -254,3 +254,7 @@ class WaitingGets:
         for thread in self._own_threads:
             thread.join()
         self._threads.shutdown()
+
+
+def _call(act: Callable[[], None]) -> None:
+    act()

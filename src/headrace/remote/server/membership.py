@@ -35,6 +35,7 @@ from headrace.remote.server.sites_seen import SitesSeen
 
 WATCHING_MAX = 1024  # calls that wait
 WATCHING_OF_ONE_MAX = 32
+WATCHING_OF_PRINCIPAL_MAX = 512  # where principals have quotas
 _LOOK_S = 0.5  # between two looks at programs, while anybody watches
 _OFFER_S = 2.0  # between two looks at the feeds of this site
 _WATCHED_S = 15.0  # after the last call; a client that watches calls again much sooner
@@ -103,9 +104,12 @@ class Membership:
                     "the limit for one client",
                     "read one stream of members() for all purposes, or connect once more",
                 )
-            if len(self._waiting) >= WATCHING_MAX:
+            of_principal = sum(other.client.principal is pending.client.principal for other in self._waiting)
+            has_most = pending.client.principal.has_limits and of_principal >= WATCHING_OF_PRINCIPAL_MAX
+            if len(self._waiting) >= WATCHING_MAX or has_most:
                 raise FabricError(
-                    f"{WATCHING_MAX} calls wait for members at site {self._site} already, which is its limit",
+                    f"{of_principal if has_most else WATCHING_MAX} calls wait for members at site {self._site} "
+                    "already, which is its limit",
                     "retry later",
                 )
             self._watched_at = time.monotonic()

@@ -33,16 +33,15 @@ class PendingCall:
     """`finish` is called by the thread that executes the call, `repeat` by any thread."""
 
     __slots__ = (
-        "_came_ns", "_is_compressed", "_lock", "_make", "_payload", "_query", "call", "client", "deadline", "number",
-        "position", "queue",
+        "_came_ns", "_held", "_is_compressed", "_lock", "_make", "_payload", "_query", "call", "client", "deadline",
+        "number", "position", "queue",
     )  # fmt: skip
 
-    def __init__(
-        self, client: "Client", envelope: Envelope, payload: bytes, query: zenoh.Query, *, is_compressed: bool = False
-    ) -> None:
-        self.client = client
-        self._payload: bytes | memoryview = payload  # a view if it came in parts
-        self._is_compressed = is_compressed
+    def __init__(self, client: "Client", envelope: Envelope, query: zenoh.Query, held: int = 0) -> None:
+        """`held` bytes of its payload count towards what the principal may have waiting, until the call is finished."""
+        self.client, self._held = client, held
+        self._payload: bytes | memoryview = b""  # a view if it came in parts
+        self._is_compressed = False
         self.number, self.call, self.queue = envelope.number, envelope.call, envelope.queue
         self.deadline = 0.0  # of a read that waits for products
         self.position = 0  # up to where that read has examined the queue
@@ -50,6 +49,17 @@ class PendingCall:
         self._came_ns = time.monotonic_ns()
         self._query: zenoh.Query | None = query
         self._make: MakeReply | None = None
+
+    def take(self, payload: bytes, *, is_compressed: bool) -> None:
+        """Keep what came with the call."""
+        self._payload, self._is_compressed = payload, is_compressed
+
+    def release(self) -> None:
+        """The payload is not needed any more."""
+        held, self._held = self._held, 0
+        if held:
+            self.client.principal.release(held)
+        self.payload = b""
 
     @property
     def payload(self) -> bytes | memoryview:
@@ -81,7 +91,8 @@ class PendingCall:
     def finish_with(self, make: MakeReply) -> None:
         """As `finish`, for a reply that is too large to keep: it is made again if it has to be sent again."""
         with self._lock:
-            self._make, self.payload = make, b""
+            self._make = make
+            self.release()
             query, self._query = self._query, None
         if query is not None:
             self.client.outbox.send(lambda: _send(query, make, self.client.link))

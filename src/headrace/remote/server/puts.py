@@ -9,6 +9,7 @@ was stored yet, and calls again. So a client that has disconnected leaves no put
 import itertools
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -20,8 +21,10 @@ from headrace.log.columns import Columns, unpacked
 from headrace.remote.protocol.calls import PutMany, decode_columns
 from headrace.remote.protocol.replies import PutOutcome, Reply, StillBlocked, failure_of
 from headrace.remote.server.pending_call import PendingCall
+from headrace.remote.server.principal import Principal
 
 BLOCKED_MAX = 32  # at the same time
+BLOCKED_OF_ONE_MAX = 8  # of one principal, where principals have quotas
 _WAIT_S = 5.0
 _FIRST_WAIT_S = 1.0
 _SMALL_BYTES = 4096  # a payload up to this size is cheaper to copy than to view
@@ -65,6 +68,8 @@ class BlockedPuts:
 
     def __init__(self) -> None:
         self._room = threading.BoundedSemaphore(BLOCKED_MAX)
+        self._of = Counter[Principal]()  # how many puts of each principal wait
+        self._lock = threading.Lock()
 
     def store(self, pending: PendingCall, store: Store, timeout_s: float | None, again: bool) -> None:
         """Finish the call when the products are stored or refused; errors other than BlockedError are raised.
@@ -76,12 +81,27 @@ class BlockedPuts:
         except BlockedError as error:
             if timeout_s == 0:
                 raise
-            if self._room.acquire(blocking=False):
+            if self._enter(pending.client.principal):
                 self._wait_in_thread(pending, store, timeout_s, _WAIT_S if again else _FIRST_WAIT_S)
             else:
                 pending.finish(StillBlocked(error.waits_for))
             return
         pending.finish(reply)
+
+    def _enter(self, principal: Principal) -> bool:
+        with self._lock:
+            has_room = not principal.has_limits or self._of[principal] < BLOCKED_OF_ONE_MAX
+            may = has_room and self._room.acquire(blocking=False)
+            if may:
+                self._of[principal] += 1
+            return may
+
+    def _leave(self, principal: Principal) -> None:
+        with self._lock:
+            self._of[principal] -= 1
+            if not self._of[principal]:
+                del self._of[principal]
+            self._room.release()
 
     def _wait_in_thread(self, pending: PendingCall, store: Store, timeout_s: float | None, wait_s: float) -> None:
         try:
@@ -90,7 +110,7 @@ class BlockedPuts:
             )
             wait.start()
         except RuntimeError:  # no more threads: as if no room
-            self._room.release()
+            self._leave(pending.client.principal)
             pending.finish(StillBlocked())
 
     def _wait(self, pending: PendingCall, store: Store, timeout_s: float | None, wait_s: float) -> None:
@@ -105,5 +125,5 @@ class BlockedPuts:
             log.exception("a put failed")
             reply = failure_of(error)
         finally:
-            self._room.release()
+            self._leave(pending.client.principal)
         pending.finish(reply)

@@ -13,7 +13,6 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from headrace.errors import CursorMissingError, FabricError
-from headrace.link.quotas import QuotaTable, refused
 from headrace.log import append
 from headrace.log.append import Duplicate, distinct
 from headrace.log.columns import Columns
@@ -60,9 +59,8 @@ class QueueHandlers:
         recent: RecentReads,
         downloads: Downloads,
         owners: Owners,
-        quotas: QuotaTable,
     ) -> None:
-        self._queue, self._site, self._owners, self._quotas = queue, site, owners, quotas
+        self._queue, self._site, self._owners = queue, site, owners
         self._waiting, self._blocked, self._recent = waiting, blocked, recent
         self._cursors: dict[str, Cursor] = {}
         self._uploads, self._downloads = Uploads(queue), downloads
@@ -263,9 +261,8 @@ class QueueHandlers:
             names = self._queue.cursors()
             self._owners.keep_cursors(names)
             is_new = call.name not in names
-            limit = self._quotas.of(access.name).cursors
-            if is_new and access.owner is not None and self._owners.cursors_of(access.owner) >= limit:
-                raise refused("cursors", limit, access.name)
+            if is_new and access.owner is not None:
+                pending.client.principal.check("cursors", self._owners.cursors_of(access.owner))
             if not is_new:
                 access.check_cursor(call.name, self._owners.of_cursor(call.name))
             if len(self._cursors) > CURSORS_MAX:

@@ -8,6 +8,7 @@ RecentReads     the selections that were read lately, for sites that ask whether
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from headrace.errors import HeadraceError, SelectionError
@@ -16,10 +17,12 @@ from headrace.product.batch import Batch
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
 from headrace.remote.server.pending_call import Busy, PendingCall
+from headrace.remote.server.principal import Principal
 from headrace.selection import Selection
 
 WAITING_MAX = 4096
 WAITING_OF_ONE_MAX = 256
+WAITING_OF_PRINCIPAL_MAX = 2048  # where principals have quotas
 RECENT_S = 30.0  # a client that follows calls again much sooner
 SELECTIONS_MAX = 1000
 _SLEEP_S = 1.0
@@ -50,6 +53,7 @@ class WaitingReads:
     def __init__(self, queue: Queue, resume: Callable[[PendingCall], None]) -> None:
         self._queue, self._resume = queue, resume
         self._waiting: list[PendingCall] = []
+        self._of = Counter[Principal]()  # how many reads of each principal wait
         self._lock = threading.Lock()
         self._is_used = threading.Event()  # at least one read waits
         self._follower = queue.follow(queue.next)
@@ -71,7 +75,10 @@ class WaitingReads:
             if not is_due:
                 if len(self._waiting) >= WAITING_MAX or read.client.waiting >= WAITING_OF_ONE_MAX:
                     raise Busy
+                if read.client.principal.has_limits and self._of[read.client.principal] >= WAITING_OF_PRINCIPAL_MAX:
+                    raise Busy
                 read.client.waiting += 1
+                self._of[read.client.principal] += 1
                 self._waiting.append(read)
                 self._is_used.set()
                 if read.deadline < self._wakes_at:
@@ -102,6 +109,9 @@ class WaitingReads:
                 self._waiting = [read for read in self._waiting if read not in gone]
             for read in due:
                 read.client.waiting -= 1
+                self._of[read.client.principal] -= 1
+                if not self._of[read.client.principal]:
+                    del self._of[read.client.principal]
             if not self._waiting and not self._stopped:
                 self._is_used.clear()
             self._wakes_at = min([now + _SLEEP_S, *(read.deadline for read in self._waiting)])

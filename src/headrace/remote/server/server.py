@@ -3,20 +3,21 @@
 Calls arrive on Zenoh's threads, which must not wait. There they are decoded, and handed to the threads that execute
 them:
 
-    Get, Settle, Revise    an executor for all consumers; a Get that finds nothing waits apart (consumer.py, gets.py)
-    reads                  an executor of their own, because searching a large queue takes time
-    reads by a function    another one, because a function of a user may be slow
-    groups of nodes        another one, because a stopped process on this machine may hold the lock of a group
-    every other call       an executor; no call there waits for long
+    Get, Settle, Revise    threads for all consumers; a Get that finds nothing waits apart (consumer.py, gets.py)
+    reads                  threads of their own, because searching a large queue takes time
+    reads by a function    others, because a function of a user may be slow
+    groups of nodes        others, because a stopped process on this machine may hold the lock of a group
+    every other call       threads; no call there waits for long
 
-A call that cannot be decoded is refused and counted. A call that finds too many others waiting is refused as busy, and
-the client retries. A repeated call is not executed a second time (pending_call.py). Everything that clients can make
-grow has a limit.
+All of them serve principals in turn (fair.py), within the quotas of each (principal.py). Of a call that its principal
+may not make, no payload is kept. A call that cannot be decoded is refused and counted. A call that finds too many
+others of its principal waiting is refused as busy, and the client retries. A repeated call is not executed a second
+time (pending_call.py). Everything that clients can make grow has a limit.
 """
 
 import logging
+import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -39,11 +40,13 @@ from headrace.remote.protocol.hello import Hello, agree
 from headrace.remote.protocol.replies import failure_of
 from headrace.remote.server.audited import AuditedCalls
 from headrace.remote.server.channel_handlers import ChannelHandlers
-from headrace.remote.server.clients import Clients
+from headrace.remote.server.clients import Client, Clients
+from headrace.remote.server.fair import FairThreads
 from headrace.remote.server.gets import WaitingGets
 from headrace.remote.server.membership import Membership
 from headrace.remote.server.owners import Owners
 from headrace.remote.server.pending_call import Busy, PendingCall
+from headrace.remote.server.principal import Principals, Refusals
 from headrace.remote.server.puts import BlockedPuts
 from headrace.remote.server.queue_handlers import QueueHandlers
 from headrace.remote.server.reads import RecentReads, WaitingReads
@@ -54,9 +57,7 @@ from headrace.remote.server.station_handlers import StationHandlers
 _THREADS = 4  # of each executor
 _FUNCTION_THREADS = 2
 _SHARE_THREADS = 8  # on a disk, one flush serves the calls of all of them
-_WORK_MAX = 1024  # calls that an executor has accepted and not executed
-
-Work = Future[None]
+_READS = calls.ReadProducts | calls.Weigh
 
 log = logging.getLogger("headrace.remote.server")
 
@@ -74,6 +75,7 @@ class RemoteServerStatistics(msgspec.Struct, frozen=True):
     nodes: int = 0  # calls of processing nodes that wait for a change of what they hold
     wire_bytes: int = 0  # of messages that were compressed for the link
     plain_bytes: int = 0  # of the same ones without that
+    over_quota: int = 0  # calls that were refused or slowed down by the quota of a principal
 
 
 class RemoteServer:
@@ -88,17 +90,19 @@ class RemoteServer:
         self._site, self._has_rules = site, bool(rules)
         self._audited = AuditedCalls(audit or Audit(None))
         self.taken = self.repeated = self.refused = 0
-        self._call_threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-call")
-        self._read_threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-read")
-        self._function_threads = ThreadPoolExecutor(_FUNCTION_THREADS, thread_name_prefix="headrace-function")
-        self._share_threads = ThreadPoolExecutor(_SHARE_THREADS, thread_name_prefix="headrace-share")
-        self._calls, self._reads, self._shares = set[Work](), set[Work](), set[Work]()  # submitted and not done
+        self._call_threads = FairThreads(_THREADS, "headrace-call")
+        self._read_threads = FairThreads(_THREADS, "headrace-read")
+        self._function_threads = FairThreads(_FUNCTION_THREADS, "headrace-function")
+        self._share_threads = FairThreads(_SHARE_THREADS, "headrace-share")
         self.recent_reads = RecentReads()
         key, owners, quotas = f"{call_key(site)}/**", Owners(queue.path), quotas or QuotaTable()
+        self._principals = Principals(rules, quotas, self._audited.exceeded)
         with ExitStack() as parts:
             self._gets = WaitingGets(queue)
             parts.callback(self._gets.close)
-            self._clients = Clients(session, declarations, site, rules, self._gets, self._audited.join)
+            self._clients = Clients(
+                session, declarations, site, rules, self._gets, self._audited.join, self._principals
+            )
             parts.callback(self._clients.close)
             self._waiting = WaitingReads(queue, self._resume)
             parts.callback(self._waiting.close)
@@ -108,9 +112,8 @@ class RemoteServer:
             parts.callback(self._seats.close)
             handlers = self._queue_handlers = QueueHandlers(
                 queue, site, self._waiting, BlockedPuts(), self.recent_reads, self._gets.downloads, owners,
-                quotas,
             )  # fmt: skip
-            stations = StationHandlers(queue, self._clients, owners, quotas)
+            stations = StationHandlers(queue, self._clients, owners)
             self._handlers = _table(
                 handlers, stations, ChannelHandlers(queue, self._clients, stations), self._membership,
                 ShareHandlers(queue, self._seats),
@@ -123,25 +126,29 @@ class RemoteServer:
         return RemoteServerStatistics(
             clients, consumers, len(self._waiting), self.taken, self.repeated, self.refused, len(self._membership),
             len(self._seats), self._clients.link.wire_bytes, self._clients.link.plain_bytes,
+            sum(each.count for each in self.refusals()),
         )  # fmt: skip
+
+    def refusals(self) -> list[Refusals]:
+        """What principals were refused by their quotas."""
+        return self._principals.refusals()
 
     # --- on Zenoh's threads -----------------------------------------------------------------------
 
     def _receive(self, query: zenoh.Query) -> None:
         try:
-            if len(self._calls) >= _WORK_MAX:  # before `_accept` notes the call: its repetition must find it executed
+            name = principal_in(str(query.key_expr)) if self._has_rules else None
+            if not self._principals.of(name).takes("calls_per_s"):
                 raise Busy
             head = query.attachment
             envelope = decode_head(head.to_bytes() if head is not None else b"")
             if isinstance(envelope, Hello):
                 self._welcome(query, envelope)
                 return
-            if isinstance(envelope.call, share_calls.ShareStruct) and len(self._shares) >= _WORK_MAX:
-                raise Busy
-            pending, is_known = self._accept(query, envelope)
+            pending, is_known = self._accept(query, envelope, name)
             if is_known:
                 self.repeated += 1
-                _submit(self._call_threads, self._calls, pending.repeat, query)
+                self._call_threads.submit(pending.client.turn, pending.repeat, query)
             else:
                 self._dispatch(pending)
                 self.taken += 1
@@ -156,21 +163,39 @@ class RemoteServer:
         with suppress(zenoh.ZError), query:  # the client may have disconnected
             query.reply(query.key_expr, b"", attachment=head)
 
-    def _accept(self, query: zenoh.Query, envelope: Envelope) -> tuple[PendingCall, bool]:
-        """The call of a query, and whether it is a repetition of one that was accepted before."""
+    def _accept(self, query: zenoh.Query, envelope: Envelope, name: str | None) -> tuple[PendingCall, bool]:
+        """The call of a query, and whether it is a repetition of one that was accepted before.
+
+        Busy before the call is noted, because its repetition must find it executed.
+        """
         payload = query.payload
         if payload is not None and len(payload) > CALL_BYTES_MAX:
             raise FabricMessageError(f"the call has {len(payload)} bytes", f"the limit is {CALL_BYTES_MAX} bytes")
         if payload is not None and len(payload) and not isinstance(envelope.call, calls.Bulky):
             kind = type(envelope.call).__name__
             raise FabricMessageError(f"a call {kind} must not have a payload", "see docs/protocol.md")
-        client = self._clients.of(envelope.client, principal_in(str(query.key_expr)) if self._has_rules else None)
-        sent = payload.to_bytes() if payload is not None else b""
-        pending = PendingCall(
-            client, envelope, sent, query, is_compressed=bool(sent) and str(query.encoding) == ENCODING
-        )
-        known = client.accept(pending, envelope.oldest)
+        client = self._clients.of(envelope.client, name)
+        self._threads_for(envelope.call).check_room(client.turn)
+        held = self._hold(client, envelope.call, 0 if payload is None else len(payload))
+        pending = PendingCall(client, envelope, query, held)
+        try:
+            known = client.accept(pending, envelope.oldest)
+        except Exception:
+            pending.release()
+            raise
+        if known is not None:
+            pending.release()
+        elif held and payload is not None:
+            pending.take(payload.to_bytes(), is_compressed=str(query.encoding) == ENCODING)
         return known or pending, known is not None
+
+    def _hold(self, client: Client, call: calls.Call, size: int) -> int:
+        """How much of a payload is kept: nothing of what the client may not send. Busy if its quotas are used up."""
+        if not size or not client.access.may_send(call):
+            return 0
+        if not client.principal.takes("bytes_per_s", size) or not client.principal.hold(size):
+            raise Busy
+        return size
 
     def _dispatch(self, pending: PendingCall) -> None:
         """Hand a new call to the thread or executor that executes it."""
@@ -180,18 +205,18 @@ class RemoteServer:
             consumer = pending.client.consumers.get(call.attachment)
         if consumer is not None:
             consumer.submit(pending)
-        elif isinstance(call, share_calls.ShareStruct):
-            _submit(self._share_threads, self._shares, self._execute, pending)
-        elif not isinstance(call, calls.ReadProducts | calls.Weigh):
-            _submit(self._call_threads, self._calls, self._execute, pending)
-        elif len(self._reads) >= _WORK_MAX:
+        elif isinstance(call, _READS) and not pending.client.principal.may_spend("selection_s"):
             raise Busy
         else:
-            _submit(self._threads_for(call), self._reads, self._execute, pending)
+            self._threads_for(call).submit(pending.client.turn, self._execute, pending)
 
-    def _threads_for(self, read: Any) -> ThreadPoolExecutor:
-        """A text that only looks as if it named a function does no harm."""
-        return self._function_threads if "function" in read.selection else self._read_threads
+    def _threads_for(self, call: calls.Call) -> FairThreads:
+        """The threads that execute a call. A text that only looks as if it named a function does no harm."""
+        if isinstance(call, share_calls.ShareStruct):
+            return self._share_threads
+        if isinstance(call, _READS):
+            return self._function_threads if "function" in call.selection else self._read_threads
+        return self._call_threads
 
     def _is_meant(self, pending: PendingCall) -> bool:
         return pending.queue is None or pending.queue == self._queue_id
@@ -207,6 +232,14 @@ class RemoteServer:
     # --- in the executors -------------------------------------------------------------------------
 
     def _execute(self, pending: PendingCall) -> None:
+        begun_s = time.thread_time()
+        try:
+            self._execute_call(pending)
+        finally:
+            if isinstance(pending.call, _READS):
+                pending.client.principal.spend("selection_s", time.thread_time() - begun_s)
+
+    def _execute_call(self, pending: PendingCall) -> None:
         try:
             self._check(pending)
             self._handlers[type(pending.call)](pending, pending.call)
@@ -221,16 +254,16 @@ class RemoteServer:
             pending.finish(failure_of(error))
 
     def _resume(self, read: PendingCall) -> None:
-        """Continue a read that waited. It was accepted, so it is not refused now; a closed executor is bypassed."""
+        """Continue a read that waited. It was accepted, so it is not refused now; closed threads are bypassed."""
         try:
-            _submit(self._threads_for(read.call), self._reads, self._execute, read)
+            self._threads_for(read.call).submit(read.client.turn, self._execute, read)
         except Busy:
             self._execute(read)
 
     def _hand_over(self, act: Callable[[PendingCall], None], pending: PendingCall) -> None:
-        """Reply to a call that waited, in an executor as long as there is one."""
+        """Reply to a call that waited, in one of the threads as long as there are some."""
         try:
-            _submit(self._read_threads, self._reads, act, pending)
+            self._read_threads.submit(pending.client.turn, act, pending)
         except Busy:
             act(pending)
 
@@ -250,7 +283,7 @@ class RemoteServer:
         self._queryable.undeclare()
         self._waiting.close()
         self._membership.close()
-        self._share_threads.shutdown(cancel_futures=True)  # the lock of a group may be held; the nodes call again
+        self._share_threads.shutdown(cancel=True)  # the lock of a group may be held; the nodes call again
         self._seats.close()
         self._read_threads.shutdown()
         self._function_threads.shutdown()
@@ -258,16 +291,6 @@ class RemoteServer:
         self._queue_handlers.close()
         self._clients.close()  # no thread is left that attaches a consumer
         self._gets.close()  # no consumer is left
-
-
-def _submit(threads: ThreadPoolExecutor, work: set[Work], act: Callable[[Any], None], what: Any) -> None:
-    """Run `act(what)` in an executor, and note it in `work` until it is done; Busy if the executor is closed."""
-    try:
-        submitted = threads.submit(act, what)
-    except RuntimeError:
-        raise Busy from None
-    work.add(submitted)
-    submitted.add_done_callback(work.discard)
 
 
 def _table(

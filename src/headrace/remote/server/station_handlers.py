@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from headrace.errors import StationMissingError
-from headrace.link.quotas import QuotaTable, refused
 from headrace.queue import Queue
 from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.replies import Details, Done, NotAttached, Number
@@ -24,8 +23,8 @@ from headrace.station import Station, StationTerms
 class StationHandlers:
     """One for a site. Each method executes a call and finishes it."""
 
-    def __init__(self, queue: Queue, clients: Clients, owners: Owners, quotas: QuotaTable) -> None:
-        self._queue, self._clients, self._owners, self._quotas = queue, clients, owners, quotas
+    def __init__(self, queue: Queue, clients: Clients, owners: Owners) -> None:
+        self._queue, self._clients, self._owners = queue, clients, owners
 
     def _station(self, pending: PendingCall, name: str) -> Station:
         """The station, if the client may know of it."""
@@ -99,10 +98,9 @@ class StationHandlers:
                 self._note(pending, self._queue.station(name, create=False).terms)
 
     def _check_quota(self, pending: PendingCall) -> None:
-        access = pending.client.access
-        limit = self._quotas.of(access.name).stations
-        if access.owner is not None and self._owners.stations_of(access.owner, self._terms()) >= limit:
-            raise refused("stations", limit, access.name)
+        owner = pending.client.access.owner
+        if owner is not None:
+            pending.client.principal.check("stations", self._owners.stations_of(owner, self._terms()))
 
     def _note(self, pending: PendingCall, terms: StationTerms) -> None:
         """The client has made this station."""

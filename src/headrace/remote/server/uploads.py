@@ -4,8 +4,10 @@ A product that is too large for one message over a slow link comes in parts, eac
 that follows names them, and the product is stored as one. The parts lie in a file without a name in the directory of
 the queue, so that they take no memory that cannot be written back, and are gone with the process.
 
-An upload belongs to one client. It is kept for some minutes, because the put may be repeated. Beyond the limits the
-oldest one goes; its client hears that, and begins again.
+An upload belongs to one client. It is kept for some minutes, because the put may be repeated. Beyond the limits of a
+client or of the site the oldest one goes, at the site that of the principal who has most; its client hears that, and
+begins again. What the uploads of one principal may have together is its quota `waiting_bytes`, and is counted when the
+first part comes; a single upload is always taken.
 """
 
 import mmap
@@ -13,7 +15,7 @@ import os
 import tempfile
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
@@ -34,8 +36,8 @@ _KEPT_S = 300.0  # after the last part
 class _Upload:
     """One payload; the parts come in order."""
 
-    def __init__(self, folder: str, total: int) -> None:
-        self.total, self.received, self.used_s = total, 0, time.monotonic()
+    def __init__(self, folder: str, total: int, owner: "Client") -> None:
+        self.total, self.received, self.used_s, self.owner = total, 0, time.monotonic(), owner
         self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - it lives as long as the upload
         self.lock = threading.Lock()
 
@@ -90,18 +92,32 @@ class Uploads:
         with self._lock:
             found = self._uploads.get(key)
             if found is None or found.total != call.total:
-                found = self._uploads[key] = _Upload(str(self._queue.path), call.total)
-                self._drop_beyond_limits(id(client))
+                self._drop_old(id(client), call.upload)
+                self._check_quota(client, call.total)
+                found = self._uploads[key] = _Upload(str(self._queue.path), call.total, client)
             self._uploads.move_to_end(key)
             return found
 
-    def _drop_beyond_limits(self, client: int) -> None:
-        own = [key for key in self._uploads if key[0] == client]
-        old = own[: max(0, len(own) - UPLOADS_OF_ONE_MAX)]
-        old += list(self._uploads)[: max(0, len(self._uploads) - UPLOADS_MAX)]
-        old += [key for key, each in self._uploads.items() if time.monotonic() - each.used_s > _KEPT_S]
-        for key in dict.fromkeys(old):
+    def _drop_old(self, client: int, upload: bytes) -> None:
+        """Make room for one more upload of a client."""
+        now = time.monotonic()
+        old = {key for key, each in self._uploads.items() if now - each.used_s > _KEPT_S}
+        old |= {(client, upload)} & self._uploads.keys()
+        own = [key for key in self._uploads if key[0] == client and key not in old]
+        old |= set(own[: max(0, len(own) - UPLOADS_OF_ONE_MAX + 1)])
+        for key in old:
             self._uploads.pop(key).close()
+        while len(self._uploads) >= UPLOADS_MAX:
+            of = Counter(each.owner.turn for each in self._uploads.values())
+            most = max(of, key=of.__getitem__)
+            self._uploads.pop(next(key for key, each in self._uploads.items() if each.owner.turn is most)).close()
+
+    def _check_quota(self, client: "Client", total: int) -> None:
+        """QuotaError if the principal would have too many bytes here."""
+        quotas, principal = client.principal.quotas, client.principal
+        held = sum(each.total for each in self._uploads.values() if each.owner.principal is principal)
+        if quotas is not None and held and held + total > quotas.waiting_bytes:
+            raise principal.refuse("waiting_bytes")
 
     def take(self, client: "Client", upload: bytes) -> memoryview | None:
         """The whole payload; None if it is not here, or not complete. It stays for a repetition of the put."""

@@ -1,0 +1,146 @@
+"""Quotas of principals: what is refused, what is slowed down, what is counted, and that others are not concerned."""
+
+from collections.abc import Callable
+
+import pytest
+
+from headrace.errors import QuotaError
+from headrace.link.quotas import Quotas, QuotaTable
+from headrace.link.rights import Rule
+from headrace.remote.protocol import calls, replies
+from headrace.remote.server.principal import Principal, Principals
+from support.serving import Router, Served, Stranger
+
+RULES = (
+    Rule(("ann", "bob"), receive=("**",), station=("**",), publish=("**",)),
+    Rule(("*",), receive=("**",), station=("**",)),
+)
+
+
+class Clock:
+    now = 100.0
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def principal(clock: Clock, **quotas: float) -> Principal:
+    return Principal("ann", QuotaTable(Quotas(**quotas)), now=lambda: clock.now)  # type: ignore[arg-type]
+
+
+def test_calls_per_second_are_a_budget_that_recovers(clock: Clock) -> None:
+    ann = principal(clock, calls_per_s=10)
+    assert [ann.takes("calls_per_s") for _ in range(12)] == [True] * 10 + [False] * 2
+    clock.now += 0.25
+    assert [ann.takes("calls_per_s") for _ in range(4)] == [True] * 3 + [False]
+    clock.now += 3600
+    assert sum(ann.takes("calls_per_s") for _ in range(100)) == 10
+    assert ann.refused["calls_per_s"].count == 93
+
+
+def test_one_large_payload_passes_and_has_to_be_paid_back(clock: Clock) -> None:
+    ann = principal(clock, bytes_per_s=1000)
+    assert ann.takes("bytes_per_s", 5000)
+    assert not ann.takes("bytes_per_s", 1)
+    clock.now += 3.9
+    assert not ann.takes("bytes_per_s", 1)
+    clock.now += 0.2
+    assert ann.takes("bytes_per_s", 1)
+
+
+def test_processor_time_is_paid_afterwards(clock: Clock) -> None:
+    ann = principal(clock, selection_s=0.5)
+    assert ann.may_spend("selection_s")
+    ann.spend("selection_s", 2.0)
+    assert not ann.may_spend("selection_s")
+    clock.now += 3.1
+    assert ann.may_spend("selection_s")
+
+
+def test_payloads_that_wait_are_bounded_and_a_single_one_always_fits(clock: Clock) -> None:
+    ann = principal(clock, waiting_bytes=100)
+    assert ann.hold(400)
+    assert not ann.hold(1)
+    ann.release(400)
+    assert ann.hold(60)
+    assert ann.hold(40)
+    assert not ann.hold(1)
+
+
+def test_names_that_no_rule_has_share_the_quotas_of_those_without_a_name() -> None:
+    principals = Principals(RULES, QuotaTable(), lambda name, error: None)
+    assert principals.of("mallory") is principals.of(None)
+    assert principals.of("ann") is principals.of("ann")
+    assert principals.of("ann") is not principals.of("bob")
+
+
+def test_without_rules_nothing_is_limited() -> None:
+    everybody = Principals((), QuotaTable(Quotas(calls_per_s=1)), lambda name, error: None).of(None)
+    assert all(everybody.takes("calls_per_s") for _ in range(100))
+    assert everybody.hold(1 << 40)
+    everybody.check("stations", 10_000)
+
+
+def station(name: str) -> calls.OpenStation:
+    return calls.OpenStation(name, "next", {"selection": "a"})
+
+
+@pytest.mark.parametrize(
+    ("quota", "some"),
+    [
+        ("stations", [station("1"), station("2")]),
+        ("cursors", [calls.OpenCursor("1", "oldest"), calls.OpenCursor("2", "oldest")]),
+        ("consumers", [station("s"), calls.Attach("s", 1), calls.Attach("s", 1)]),
+        ("waiting_bytes", [calls.PutPart(bytes(16), 0, 1 << 19), calls.PutPart(b"\1" * 16, 0, 1 << 20)]),
+    ],
+)
+def test_a_quota_is_refused_by_its_name_and_others_are_not_concerned(
+    make_served: Callable[..., Served], router: Router, quota: str, some: list[calls.Call]
+) -> None:
+    served = make_served(rules=RULES, quotas=Quotas(**{quota: 1 << 20 if quota == "waiting_bytes" else 1}))
+    ann, bob = (Stranger(router[0], served, name) for name in ("ann", "bob"))
+    payload = b"x" if quota == "waiting_bytes" else b""
+    *allowed, refused = [ann.call(call, payload) for call in some]
+    assert not any(isinstance(reply, replies.Failure) for reply in allowed)
+    assert isinstance(refused, replies.Failure)
+    assert (refused.error, f"ann: the quota {quota} of" in refused.problem) == ("QuotaError", True)
+    renamed = calls.OpenStation("other", "next", {"selection": "a"}) if quota != "cursors" else None
+    assert bob.call(renamed or calls.OpenCursor("other", "oldest")) == replies.Done()
+    assert served.site is not None
+    assert [(each.principal, each.quota, each.count) for each in served.site._remote.refusals()] == [("ann", quota, 1)]
+    assert [problem.subject for problem in served.site.problems() if problem.kind == "quota"] == [f"ann {quota}"]
+
+
+def test_sessions_are_limited_for_each_principal(make_served: Callable[..., Served], router: Router) -> None:
+    served = make_served(rules=RULES, quotas=Quotas(sessions=2))
+    sessions = [Stranger(router[0], served, "ann") for _ in range(3)]
+    told = [each.call(call) for each in sessions[:2] for call in (station("s"), calls.Attach("s", 10))]
+    assert not any(isinstance(reply, replies.Failure) for reply in told)
+    refused = sessions[2].call(calls.GetBounds())
+    assert isinstance(refused, str)
+    assert "ann: the quota sessions of 2 is used up" in refused
+    assert isinstance(Stranger(router[0], served, "bob").call(calls.GetBounds()), replies.Bounds)
+
+
+def test_a_principal_that_calls_too_often_is_slowed_down_and_does_not_fail(
+    make_served: Callable[..., Served], router: Router
+) -> None:
+    served = make_served(rules=(Rule(("*",), receive=("**",)),), quotas=Quotas(calls_per_s=50))
+    remote = served.connect()
+    for _ in range(60):
+        assert remote.next == 1
+    served.close_users()
+    slow = make_served(rules=(Rule(("*",), receive=("**",)),), quotas=Quotas(calls_per_s=0.01))
+    stranger = Stranger(router[0], slow)
+    assert [stranger.call(calls.GetBounds()) for _ in range(3)][1:] == ["busy"] * 2
+
+
+def test_a_quota_that_changes_counts_at_once(clock: Clock) -> None:
+    table = QuotaTable(Quotas(stations=1))
+    ann = Principal("ann", table, now=lambda: clock.now)
+    with pytest.raises(QuotaError):
+        ann.check("stations", 1)
+    table.change(QuotaTable(Quotas(stations=1), {"ann": Quotas(stations=5)}))
+    ann.check("stations", 4)
