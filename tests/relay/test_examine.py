@@ -91,14 +91,19 @@ def test_products_that_are_too_old_are_counted(queue: Queue, clock: MockClock, l
 
 
 @pytest.mark.parametrize("limit", LIMITS)
-def test_only_the_number_of_products_that_are_not_permitted_is_told(queue: Queue, limit: int) -> None:
+def test_nothing_is_told_of_products_that_are_not_permitted(queue: Queue, clock: MockClock, limit: int) -> None:
     for number in range(20):
-        queue.put(b"%d" % number, feed=("open", "secret/a", "secret/b")[number % 3], ident=f"n{number}")
+        expiry = "1min" if number > 15 else None
+        feed = "secret/a" if number % 3 else "open"
+        queue.put(b"%d" % number, feed=feed, ident=f"n{number}", expiry=None if feed == "open" else expiry)
+    queue.delete('secret/a ident ~ "^n1$"')
+    clock.advance(100)
     allowed = Feeds(["open"]).test
-    assert examine(queue, "**", limit, allowed=allowed)[1] == {"not permitted": 13}
-    assert examine(queue, "secret/a", limit, allowed=allowed)[:2] == ([], {"not permitted": 7})
-    for condition in ('ident ~ "^n1$"', 'ident ~ "nothing"', "where false", "priority 7"):
-        assert examine(queue, f"** {condition}", limit, allowed=allowed)[1]["not permitted"] == 13, condition
+    assert examine(queue, "**", limit, allowed=allowed)[:2] == ([1, 4, 7, 10, 13, 16, 19], {})
+    for asked in ("secret/a", "secret/**", '** ident ~ "^n1$"', "** where ident = 'n2'", "absent", "absent/**"):
+        came, counts, ranges = examine(queue, asked, limit, allowed=allowed)
+        assert (came, counts) == ([], {}), asked
+        assert all(each.is_complete for each in ranges)
 
 
 def test_products_that_a_repair_has_marked_as_damaged_are_counted(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from headrace.errors import FabricMessageError
-from headrace.link.keys import site_key
+from headrace.link.keys import audience_stream, site_key
 from headrace.link.rights import Feeds
 from headrace.link.session import SessionTerms, open_session
 from headrace.relay.messages.description import TEXT_MAX, FeedStatus, Problem, largest, shortened, visible_to
@@ -120,17 +120,19 @@ def test_gaps_are_reported_as_the_loss_of_a_link(fabric: Fabric) -> None:
 def test_a_description_hides_feeds_that_its_reader_may_not_receive(fabric: Fabric) -> None:
     chain(fabric)
     told = fabric.sites["b"].describe()
-    assert visible_to(told, Feeds(["tel/**", "**"])) == told
-    troubled = msgspec.structs.replace(told, problems=(Problem("link", "tcp/h:1", "secret", "do", 3.0),))
-    (problem,) = visible_to(troubled, Feeds(["wx/**"])).problems
-    assert (problem.kind, problem.text, problem.age_s) == ("hidden", "it has 1 problem that this user may not see", 3.0)
-    weather = visible_to(told, Feeds(["wx/**"]))
+    troubled = msgspec.structs.replace(told, problems=(Problem("link", "tcp/h:1", "secret", "do", 3.0),), answered=7)
+    mine = audience_stream("ada", "0123456789abcdef")
+    stream = msgspec.structs.replace(told.streams[0], name=mine)
+    troubled = msgspec.structs.replace(troubled, streams=(*told.streams, stream))
+    weather = visible_to(troubled, Feeds(["wx/**"]), (3, 40), audience_stream("ada", ""))
+    assert (weather.problems, weather.answered, weather.refused) == ((), 0, 0)
+    assert (weather.held_products, weather.held_bytes) == (3, 40)
     assert [feed.feed for feed in weather.feeds] == ["wx/text"]
     assert [flow.feed for flow in weather.flows] == ["wx/text"]
     assert (weather.feeds_in_all, weather.flows_in_all) == (1, 1)
     assert weather.requests == weather.upstreams == ()  # they select all feeds
-    assert [stream.feed for stream in weather.streams] == ["wx/**"]
-    nothing = visible_to(told, Feeds())
+    assert [stream.name for stream in weather.streams] == [mine]
+    nothing = visible_to(told, Feeds(), (0, 0), audience_stream("ada", ""))
     assert (nothing.feeds, nothing.flows, nothing.streams, nothing.wanted) == ((), (), (), ())
     assert nothing.links == told.links
 

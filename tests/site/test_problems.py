@@ -170,7 +170,7 @@ def test_a_site_without_any_right_is_served_by_nobody(place: MakePlace, serve: S
     assert here.check()[0] == 1
 
 
-def test_products_that_are_not_permitted_are_counted_at_the_receiver(
+def test_a_request_for_more_than_is_permitted_is_a_problem_of_the_receiver(
     place: MakePlace,
     serve: Serve,
     tmp_path: Path,
@@ -184,14 +184,16 @@ def test_products_that_are_not_permitted_are_counted_at_the_receiver(
         for number in range(6):
             sending.put(b"%d" % number, feed="open/a" if number % 2 else "secret/b", ident=f"n{number}")
         until(lambda: receiving.next == 4, "what is permitted arrives")
-        until(lambda: here.problems("left out") != [], "the rest is counted")
+        until(lambda: here.problems("rights") != [], "the rest is not")
         assert receiving.next == 4
-    assert here.problems("left out") == ["site there left out products of request all: 3 not permitted"]
+    problem = "request all asks site there for **, which lets this site receive open/**"
+    assert here.problems("rights") == [problem]
+    assert here.problems("left out") == []
     assert "secret" not in process.log.read_text()
     code, shown = here.check("--json")
     assert code == 1
     (description,) = (node["description"] for node in json.loads(shown)["nodes"] if node["name"] == "here")
-    assert description["upstreams"][0]["left_out"] == description["requests"][0]["left_out"] == {"not permitted": 3}
+    assert description["upstreams"][0]["left_out"] == description["requests"][0]["left_out"] == {}
 
 
 def test_a_lost_range_fails_the_check_for_as_long_as_asked(place: MakePlace, serve: Serve) -> None:

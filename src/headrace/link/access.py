@@ -1,9 +1,13 @@
 """Access: the rights of principals as settings of Zenoh, which enforces them at the link a message comes or goes by.
 
-    may receive   live pages of its feeds, beats, tokens, queries to logs, calls
+    may receive   live pages of its feeds and beats, of streams that are its own; tokens, queries to logs, calls
     may publish   live pages of its feeds and beats under its own name as a site, its token, replies, calls
     relay         all that for other sites too, within its feeds
     station, manage   calls; the server looks at each
+
+Streams that several principals share, and the tokens by which sites show which feeds they have, tell about all feeds.
+So they are for those who may receive everything, and for relays. Anybody else has the streams `<name>:<digest>`. What
+others subscribe to is shown only to the site that they subscribe to.
 
 Everybody (`*`) has no name of its own, so it receives and calls, and never publishes as a site or replies.
 
@@ -21,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headrace.errors import OptionError
-from headrace.link.keys import LISTENS, ROOT, overlap
+from headrace.link.keys import LEAVING, LISTENS, ROOT, audience_stream, overlap
 from headrace.link.rights import EVERYBODY, Rights, Rule, rights_of, sender_rights
 
 _LIVE, _BEAT, _LOG, _CALL = (f"{ROOT}/{kind}" for kind in ("live", "beat", "log", "call"))
@@ -93,7 +97,18 @@ def _everybody(rules: Sequence[Rule]) -> list[Grant]:
     rights = rights_of(rules, EVERYBODY)
     if rights.is_empty:
         return []
-    return [*_receiving(rights, []), *_calling([]), *_tokens(_own_tokens([]), [_SITES]), *_denials(rights)]
+    streams = _streams(rights, None)
+    return [
+        *_receiving(rights, [], streams),
+        *_calling([]),
+        *_tokens(_own_tokens([], streams), [], sees_feeds=rights.receive.is_all),
+        *_denials(rights),
+    ]
+
+
+def _streams(rights: Rights, name: str | None) -> str:
+    """The streams that a principal may hear."""
+    return "*" if rights.receive.is_all else audience_stream(name, "$*")
 
 
 def _named(rules: Sequence[Rule], name: str) -> list[Grant]:
@@ -104,14 +119,15 @@ def _named(rules: Sequence[Rule], name: str) -> list[Grant]:
         return []
     is_relay = any(rule.relay for rule in of_name)
     spoken_for = "*" if is_relay else name
-    shown = [f"{ROOT}/site/{spoken_for}/**", *_own_tokens([spoken_for])]
-    seen = [_SITES, f"{_CLIENTS}/{spoken_for}/**"]  # the second: tokens that are for this site
+    streams = "*" if is_relay else _streams(rights, name)
+    shown = [f"{ROOT}/site/{spoken_for}/**", *_own_tokens([spoken_for], streams)]
+    for_it = [f"{_CLIENTS}/{spoken_for}/**"]  # tokens that are for this site
     return [
-        *_receiving(rights, [spoken_for]),
+        *_receiving(rights, [spoken_for], streams),
         *(_publishing(rights.publish.allowed, name) if rights.publish else []),
         *(_publishing(rights.relay.allowed, "*") if is_relay else []),
         *_calling([spoken_for]),
-        *_tokens(shown, seen),
+        *_tokens(shown, for_it, sees_feeds=is_relay or rights.receive.is_all),
         *_denials(rights),
     ]
 
@@ -121,13 +137,16 @@ def _allow(flow: str, messages: Iterable[str], keys: Iterable[str]) -> Grant:
     return {"permission": "allow", "flows": [flow], "messages": list(messages), "key_exprs": list(keys)}
 
 
-def _receiving(rights: Rights, names: Sequence[str]) -> list[Grant]:
-    """Any subscription may come in; only pages of the feeds go out."""
+def _receiving(rights: Rights, names: Sequence[str], streams: str) -> list[Grant]:
+    """Subscriptions to its streams may come in; only beats and pages of the feeds go out."""
     if not rights.receive:
         return []
+    live, beats = f"{_LIVE}/*/{streams}/**", f"{_BEAT}/*/{streams}"
+    if streams == "*":
+        live, beats = f"{_LIVE}/**", f"{_BEAT}/**"
     return [
-        _allow("ingress", ["declare_subscriber"], [f"{_LIVE}/**", f"{_BEAT}/**"]),
-        _allow("egress", ["put"], [*(f"{_LIVE}/*/*/{feed}" for feed in rights.receive.allowed), f"{_BEAT}/**"]),
+        _allow("ingress", ["declare_subscriber"], [live, beats]),
+        _allow("egress", ["put"], [*(f"{_LIVE}/*/{streams}/{feed}" for feed in rights.receive.allowed), beats]),
         _allow("ingress", ["query"], _query_keys(_LOG, names)),
         _allow("egress", ["reply", "declare_queryable"], [f"{_LOG}/**"]),
     ]
@@ -136,7 +155,7 @@ def _receiving(rights: Rights, names: Sequence[str]) -> list[Grant]:
 def _publishing(feeds: Sequence[str], site: str) -> list[Grant]:
     """`site` is the one that it may speak for: itself, or any as a relay."""
     return [
-        _allow("egress", ["declare_subscriber"], [f"{_LIVE}/**", f"{_BEAT}/**"]),
+        _allow("egress", ["declare_subscriber"], [f"{_LIVE}/{site}/**", f"{_BEAT}/{site}/**"]),
         _allow("ingress", ["put"], [*(f"{_LIVE}/{site}/*/{feed}" for feed in feeds), f"{_BEAT}/{site}/**"]),
         _allow("egress", ["query"], [f"{_LOG}/**", f"{_CALL}/**"]),
         _allow("ingress", ["reply", "declare_queryable"], [f"{_LOG}/{site}/**", f"{_CALL}/{site}/**"]),
@@ -150,22 +169,24 @@ def _calling(names: Sequence[str]) -> list[Grant]:
     ]
 
 
-def _own_tokens(names: Sequence[str]) -> list[str]:
+def _own_tokens(names: Sequence[str], streams: str) -> list[str]:
     """The tokens of clients: those without a name, those of these names, and those of subscribers."""
     named = [f"{_CLIENTS}/*/{name}/*" for name in names]
-    return [f"{_CLIENTS}/*/*", *named, f"{_CLIENTS}/*/{LISTENS}/**"]
+    return [f"{_CLIENTS}/*/*", *named, f"{_CLIENTS}/*/{LISTENS}/{streams}/**"]
 
 
-def _tokens(shown: Sequence[str], seen: Sequence[str]) -> list[Grant]:
+def _tokens(shown: Sequence[str], for_it: Sequence[str], *, sees_feeds: bool) -> list[Grant]:
     """Tokens both ways: a principal with a rule sees which sites exist, and is seen.
 
     Only the site whose clients they are sees the tokens of clients. So no member learns the digest of another, which
-    it would need to declare the token of a client without a name.
+    it would need to declare the token of a client without a name. The digest of a site's feeds is for those who may
+    receive all of them.
     """
+    sites = [_SITES] if sees_feeds else [f"{ROOT}/site/*", f"{ROOT}/site/*/*", f"{ROOT}/site/*/*/{LEAVING}"]
     return [
         _allow("ingress", ["liveliness_token"], shown),
-        _allow("egress", ["liveliness_token"], seen),
-        _allow("ingress", ["declare_liveliness_subscriber", "liveliness_query"], seen),
+        _allow("egress", ["liveliness_token"], [*sites, *for_it]),
+        _allow("ingress", ["declare_liveliness_subscriber", "liveliness_query"], [_SITES, *for_it]),
         _allow("egress", ["declare_liveliness_subscriber", "liveliness_query"], [_SITES, f"{_CLIENTS}/**"]),
     ]
 

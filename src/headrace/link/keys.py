@@ -10,6 +10,9 @@
     headrace/client/<site>/<name>/<digest>   the same, under the name of its principal, which nobody else can declare
     headrace/client/<site>/listens/<stream>/<feeds>   liveliness token: these feeds of a stream have a subscriber
 
+A stream is `own`, or a digest of a selection. One that is made for a single principal has its name in front,
+`<name>:<digest>`, so that access rules can give it to that principal alone.
+
 A feed contains no character that is special in a key, and feed patterns are written like key expressions, so both
 become keys unchanged. A pattern with alternatives (`a/**|b`) is not a key: its subscribers use a stream of their own.
 """
@@ -20,6 +23,12 @@ ROOT = "headrace"
 LEAVING = "leaving"  # instead of a digest
 LISTENS = "listens"  # instead of a name
 OWN = "own"  # the stream of everything that was put at the site itself
+_NAMELESS = "_"  # in place of a name; no name begins like that
+
+
+def audience_stream(name: str | None, digest: str) -> str:
+    """The name of a stream that is for one principal; None: for those without a name."""
+    return f"{name or _NAMELESS}:{digest}"
 
 
 def live_key(site: str, stream: str, feed: str) -> str:

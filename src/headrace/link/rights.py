@@ -143,6 +143,9 @@ class Feeds:
         )
 
 
+EVERY_FEED = Feeds([_ALL])
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
     """Names of stations and groups that a principal may consume from; "*" stands for all."""
@@ -188,8 +191,7 @@ class Rights:
         return cls(**feeds, relay=relay, consume=Names(*consume))
 
 
-_EVERY_FEED = Feeds([_ALL])
-_EVERYTHING = Rights(_EVERY_FEED, _EVERY_FEED, _EVERY_FEED, _EVERY_FEED, _EVERY_FEED, Names(frozenset([_ANY])))
+_EVERYTHING = Rights(EVERY_FEED, EVERY_FEED, EVERY_FEED, EVERY_FEED, EVERY_FEED, Names(frozenset([_ANY])))
 
 
 def _texts(rules: Iterable[Rule], right: str, *, deny: bool) -> Iterator[str]:

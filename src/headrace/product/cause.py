@@ -22,7 +22,7 @@ MEANING: dict[Cause, str] = {
     "duplicate": "the queue holds it already",
     "expired": "its expiry has passed, by the clock of the site that left it out",
     "too old": "it is older than the `age` clause of the selection, by the clock of the site that left it out",
-    "not permitted": "no access rule allows the site that asked to receive its feed; only the number is revealed",
+    "not permitted": "no access rule allows the site that asked to receive its feed, as sites of earlier versions tell",
     "deleted": "it was deleted at the site that left it out",
     "damaged": "it does not match its checksum at the site that left it out, or was damaged before a repair",
     "too large": "its record does not fit into one message between sites",

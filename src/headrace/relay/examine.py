@@ -6,9 +6,10 @@ adds them up over ranges that follow each other counts each product once:
 
     expired, too old, deleted, damaged   counted by the reader; conditions on idents and contents are not evaluated for
                                          deleted products, and none at all for those that a repair has marked as damaged
-    not permitted                        counted by feed and origin alone: no other condition of a client may reveal
-                                         anything about products that it may not receive
     evicted, damaged, too large          a range of sequences, for which a receiver can ask other sites
+
+Products that the client may not receive are passed over like those that it did not ask for: they are in no count, and
+no condition is evaluated for them. The client knows its rights, and only those.
 
 A page never has more than PAGE_BYTES_MAX bytes of records, or less if the client admits less. A single record that is
 larger does not travel at all: it is named as lost, and the link goes on.
@@ -149,11 +150,10 @@ class Examiner:
         _, _, deleted, damaged, expired = rows_of(batch).passed_over
         if deleted or damaged:  # the reader may have looked further than the batch goes
             _, deleted, damaged = self._log.count(start, following, self._selection, allowed=self._allowed)
-        hidden = 0 if self._allowed is None else self._not_permitted(self._allowed, start, following)
         left_out = _NOTHING
-        if expired or deleted or damaged or too_old or staying or hidden:
+        if expired or deleted or damaged or too_old or staying:
             counts: dict[Cause, int] = {
-                "expired": expired, "deleted": deleted, "damaged": damaged, "too old": too_old, "not permitted": hidden,
+                "expired": expired, "deleted": deleted, "damaged": damaged, "too old": too_old,
                 "not passed on": staying,
             }  # fmt: skip
             left_out = {cause: count for cause, count in counts.items() if count}
@@ -173,7 +173,3 @@ class Examiner:
         mask = np.frombuffer(staying, np.uint8) == 0
         leaving = np.flatnonzero(mask).astype(np.uint32) if rows is None else rows[mask[rows]]
         return leaving, (len(batch) if rows is None else len(rows)) - len(leaving)
-
-    def _not_permitted(self, allowed: Allowed, start: int, stop: int) -> int:
-        asked = Selection(self._selection.feed, origin=self._selection.origin)
-        return self._log.count(start, stop, asked, allowed=lambda feed: not allowed(feed)).products

@@ -10,7 +10,8 @@ there are any. What it leaves out (examine.py) is no page's business: the beat s
 and a subscriber that is not beyond that reads the log, which counts it by cause. So each is counted once.
 
 The stream `own` always exists and has everything that the site's own programs have put. Other streams are made for
-requests with conditions: equal selections share one stream, and a stream without subscribers ends after a minute.
+requests with conditions, and for everybody who may not receive everything (audience.py): equal selections of one
+audience share one stream, and a stream without subscribers ends after a minute. A principal has a quota of streams.
 
 Not here: replies from the log (serve.py), and which feeds have subscribers (quench.py).
 """
@@ -26,10 +27,12 @@ import zenoh
 
 from headrace.errors import FabricError, HeadraceError
 from headrace.link.keys import OWN, beat_key, live_key
+from headrace.link.quotas import QuotaTable, refused
 from headrace.payload.compression.link import ENCODING, shrunk
 from headrace.product.batch import Batch
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
+from headrace.relay.audience import Audience
 from headrace.relay.examine import Examined, Examiner, TooLarge
 from headrace.relay.messages.beat import FEEDS_MAX, INTERVAL_S, Beat, encode_beat
 from headrace.relay.messages.page import VERSION, PageHead, encode_head, queue_id, records_of, sequence_bytes
@@ -42,6 +45,7 @@ _PUBLISHERS_MAX = 4096  # feeds whose publisher stays declared
 _IDLE_S = 60.0
 _APART_S = 0.0005  # between two sendings: a receiver needs about as long for a page
 _GRACE_S = 5.0  # to subscribe to a new stream while others wait for room
+_SHARED = Audience()
 
 log = logging.getLogger("headrace.fabric")
 
@@ -56,15 +60,16 @@ class Stream:
 
     def __init__(
         self, session: zenoh.Session, queue: Queue, site: str, name: str, selection: Selection, *, started_ns: int,
-        interval_ms: int, too_large: TooLarge, compresses: bool = False,
+        interval_ms: int, too_large: TooLarge, compresses: bool = False, audience: Audience,
     ) -> None:  # fmt: skip
-        self.name, self.selection, self._compresses = name, selection, compresses
+        self.name, self.selection, self.audience, self._compresses = name, selection, audience, compresses
         self._started_ns, self._interval_ms = started_ns, interval_ms
         self._session, self._queue, self._site = session, queue, site
         self._queue_id = queue_id(queue)
         self._examiner = Examiner(
-            queue, selection, queue.next, products=_PAGE_PRODUCTS_MAX, payload_bytes=_PAGE_BYTES, too_large=too_large
-        )
+            queue, selection, queue.next, products=_PAGE_PRODUCTS_MAX, payload_bytes=_PAGE_BYTES,
+            allowed=audience.feeds.test, too_large=too_large,
+        )  # fmt: skip
         self._floor = self._examiner.position - 1  # nothing was sent up to here
         self._left_out = 0  # up to here something was left out
         self._last: dict[str, int] = {}  # by feed: the last product that was sent
@@ -164,14 +169,17 @@ class Streams:
 
     def __init__(
         self, session: zenoh.Session, queue: Queue, site: str, beat_s: float = INTERVAL_S, *, started_ns: int = 0,
-        too_large: TooLarge | None = None,
+        too_large: TooLarge | None = None, quotas: QuotaTable | None = None,
     ) -> None:  # fmt: skip
-        """`started_ns` says in which run of the site this is; the site's log says the same."""
+        """`started_ns` says in which run of the site this is; the site's log says the same.
+
+        Without `quotas`, a principal may have all streams: where no rules say who asks, nobody is told apart.
+        """
         self._session, self._queue, self._site, self._beat_s = session, queue, site, beat_s
-        self._started_ns, self._too_large = started_ns, too_large or TooLarge()
+        self._started_ns, self._too_large, self._quotas = started_ns, too_large or TooLarge(), quotas
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._streams = {OWN: self._make(OWN, Selection(origin=site))}
+        self._streams = {OWN: self._make(OWN, Selection(origin=site), _SHARED)}
         self._subscribed: dict[str, float] = {}  # by stream: when it last had a subscriber
         self._waiter = queue.follow(queue.next)
         self._threads = [threading.Thread(target=target, name=f"headrace-{target.__name__.strip('_')}")
@@ -179,35 +187,51 @@ class Streams:
         for thread in self._threads:
             thread.start()
 
-    def listen(self, selection: Selection, compresses: bool = False) -> str:
-        """Return the name of this selection's stream; make the stream if it does not exist.
+    def listen(self, selection: Selection, compresses: bool = False, audience: Audience = _SHARED) -> str:
+        """Return the name of this selection's stream for an audience; make the stream if it does not exist.
 
         `compresses`: a stream whose pages are compressed for the link.
 
-        Raises FabricError if the selection is unfit for a stream, or the site has STREAMS_MAX streams in use.
+        Raises FabricError if the selection is unfit for a stream, or the site has STREAMS_MAX streams in use, and
+        QuotaError if the principal has too many.
         """
         if selection.every != 1 or selection.function is not None:
             raise FabricError(
                 "a stream's selection must not have `every` or a function: their result depends on the reader",
                 "use them at a station of your own queue",
             )
-        name = stream_name(selection, compresses)
+        name = audience.stream(stream_name(selection, compresses))
         with self._lock:
             if name not in self._streams:
-                if len(self._streams) >= STREAMS_MAX:
-                    self._end_idle(_GRACE_S)
-                if len(self._streams) >= STREAMS_MAX:
-                    raise FabricError(
-                        f"site {self._site} has {STREAMS_MAX} streams, the maximum", "request fewer selections"
-                    )
-                self._streams[name] = self._make(name, selection, compresses)
+                self._check_room(audience)
+                self._streams[name] = self._make(name, selection, audience, compresses)
             self._subscribed[name] = time.monotonic()
         return name
 
-    def _make(self, name: str, selection: Selection, compresses: bool = False) -> Stream:
+    def _check_room(self, audience: Audience) -> None:
+        """End idle streams if there is no room for another one of this audience; refuse it if that is not enough."""
+        if self._refusal(audience):
+            self._end_idle(_GRACE_S)
+        if refusal := self._refusal(audience):
+            raise refusal
+
+    def _refusal(self, audience: Audience) -> FabricError | None:
+        if self._quotas is not None:
+            made = sum(
+                stream.audience.principal == audience.principal
+                for name, stream in self._streams.items() if name != OWN
+            )  # fmt: skip
+            most = self._quotas.of(audience.principal).streams
+            if made >= most:
+                return refused("streams", most, audience.principal)
+        if len(self._streams) >= STREAMS_MAX:
+            return FabricError(f"site {self._site} has {STREAMS_MAX} streams, the maximum", "request fewer selections")
+        return None
+
+    def _make(self, name: str, selection: Selection, audience: Audience, compresses: bool = False) -> Stream:
         return Stream(
             self._session, self._queue, self._site, name, selection, started_ns=self._started_ns,
-            interval_ms=round(1000 * self._beat_s), too_large=self._too_large, compresses=compresses,
+            interval_ms=round(1000 * self._beat_s), too_large=self._too_large, compresses=compresses, audience=audience,
         )  # fmt: skip
 
     def all(self) -> list[Stream]:

@@ -7,7 +7,9 @@ Queries arrive on a thread of Zenoh's, which must not wait. They wait in a short
 query that finds the backlog full is refused as busy, and the client retries.
 
 A page covers a range of the log whether or not it has products for the client. Its head says what was left out of that
-range (examine.py). Of feeds that the client may not receive it says only how many products there are, and never which.
+range (examine.py). Nothing says anything about feeds that the client may not receive: not whether they exist, nor how
+many products they have, nor from where these came. What is asked for in vain gets the reply of what does not exist.
+Sequences belong to the whole log, so a client sees that the log grows.
 """
 
 import logging
@@ -19,7 +21,7 @@ from contextlib import suppress
 import msgspec
 import zenoh
 
-from headrace.errors import HeadraceError
+from headrace.errors import FabricError, HeadraceError, OptionError, SelectionError
 from headrace.link.access import principal_in
 from headrace.link.declarations import Declarations
 from headrace.link.keys import log_key
@@ -28,8 +30,10 @@ from headrace.payload.compression.link import ENCODING, is_asked, shrunk
 from headrace.product.batch import Lost
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
+from headrace.relay.audience import Audience
 from headrace.relay.dictionaries import give_dictionary
 from headrace.relay.examine import Examined, Examiner, TooLarge
+from headrace.relay.holdings import Held, Origins, held_of
 from headrace.relay.inventory import list_held, locate
 from headrace.relay.messages.beat import INTERVAL_S
 from headrace.relay.messages.description import Description, visible_to
@@ -68,10 +72,10 @@ log = logging.getLogger("headrace.fabric")
 _THREADS = 3
 _BACKLOG = 256  # queries that may wait
 
-OpenStream = Callable[[Selection, bool], str]
+OpenStream = Callable[[Selection, bool, Audience], str]
 Narrow = Callable[[int, int], tuple[int, int]]
 FindSources = Callable[[int, int], tuple[tuple[Source, ...], tuple[int, int]]]
-MakeDescription = Callable[["Server"], Description]
+MakeDescription = Callable[["Server", Feeds], Description]
 ShortQuery = Identify | Resolve | Inventory | Locate | Trace | Listen | GetDictionary | Describe | Measure
 ShortReply = (
     IdentifyReply | ResolveReply | InventoryReply | LocateReply | TraceReply | ListenReply | DictionaryReply
@@ -93,7 +97,7 @@ class Server:
         """
         self._session, self._queue, self._site, self._listen = session, queue, site, listen
         self._describe, self._rules, self._too_large, self._narrow = describe, rules, too_large, narrow
-        self._find_sources = find_sources
+        self._find_sources, self._origins = find_sources, Origins(queue)
         key = f"{log_key(site)}/**"
         self.started_ns, self._beat_s = started_ns or log_of(queue).now_ns(), beat_s
         self._backlog: backlog.Queue[zenoh.Query | None] = backlog.Queue(_BACKLOG)
@@ -120,20 +124,24 @@ class Server:
         try:
             query = decode_query(received.payload.to_bytes() if received.payload else b"")
             key = str(received.key_expr)
+            audience = self._audience(key)
             if isinstance(query, Read):
-                allowed = rights_of(self._rules, principal_in(key)).receive
-                pager = Pager(self._queue, self._site, allowed, self._too_large, self._narrow)
+                narrow = self._narrow if audience.hears_all else None
+                pager = Pager(self._queue, self._site, audience.feeds, self._too_large, narrow)
                 compresses = is_asked(received.parameters)
                 for head, records in pager.pages(query):
                     _send_page(received, key, head, records, compresses=compresses)
             else:
-                reply = self._short_reply(query, principal_in(key), is_asked(received.parameters))
+                reply = self._short_reply(query, audience, is_asked(received.parameters))
                 received.reply(key, encode(reply))
             self.answered += 1
         except zenoh.ZError:  # the client has gone
             self.refused += 1
-        except (HeadraceError, OSError) as error:
+        except (FabricError, OptionError, SelectionError) as error:  # about the query
             self._refuse(received, str(error).encode(errors="replace"))
+        except (HeadraceError, OSError) as error:  # about this site's files
+            log.error("a query failed: %s", error)
+            self._refuse(received, b"the site failed; read its log")
         except Exception:  # whatever it is, the next query must be served
             log.exception("a query failed")
             self._refuse(received, b"the site failed; read its log")
@@ -143,31 +151,58 @@ class Server:
         with suppress(zenoh.ZError):  # the client has gone
             query.reply_err(why)
 
-    def _short_reply(self, query: ShortQuery, name: str | None, compresses: bool = False) -> ShortReply:
+    def _audience(self, key: str) -> Audience:
+        """Who asks; without rules everybody may receive everything, and no name is vouched for."""
+        if not self._rules:
+            return Audience()
+        name = principal_in(key)
+        return Audience(name, rights_of(self._rules, name).receive)
+
+    def _short_reply(self, query: ShortQuery, audience: Audience, compresses: bool = False) -> ShortReply:
+        feeds = audience.feeds
         if isinstance(query, Resolve):
             return ResolveReply(self._queue.resolve(query.start))
         if isinstance(query, Inventory):
-            return list_held(self._queue, query, rights_of(self._rules, name).receive)
+            return list_held(self._queue, query, feeds)
         if isinstance(query, Locate):
-            return locate(self._queue, query, rights_of(self._rules, name).receive)
+            return locate(self._queue, query, feeds)
         if isinstance(query, Trace):
-            unknown = ((), (query.first, query.last))
-            sources, rest = self._find_sources(query.first, query.last) if self._find_sources else unknown
-            return TraceReply(queue_id(self._queue), sources, *rest)
+            return self._trace(query, audience)
         if isinstance(query, Listen):
-            return ListenReply(self._listen(selection_in(query), compresses))
+            return ListenReply(self._listen(selection_in(query), compresses, audience))
         if isinstance(query, GetDictionary):
-            return DictionaryReply(give_dictionary(self._queue, query.number, rights_of(self._rules, name).receive))
+            return DictionaryReply(give_dictionary(self._queue, query.number, feeds))
         if isinstance(query, Describe):
-            return visible_to(self._describe(self), rights_of(self._rules, name).receive)
+            return self._description(audience)
         if isinstance(query, Measure):
             return MeasureReply(round_trips(self._session, query.site, query.times))
-        statistics = self._queue.statistics()
+        return self._identity(audience)
+
+    def _trace(self, query: Trace, audience: Audience) -> TraceReply:
+        """From where a range came. Of evicted products no feed is known, so it is for those who may know everything."""
+        if self._find_sources is None or not audience.hears_all:
+            return TraceReply(queue_id(self._queue), (), query.first, query.last)
+        sources, rest = self._find_sources(query.first, query.last)
+        return TraceReply(queue_id(self._queue), sources, *rest)
+
+    def _description(self, audience: Audience) -> Description:
+        whole = self._describe(self, audience.feeds)
+        if audience.hears_all:
+            return whole
+        return visible_to(whole, audience.feeds, held_of(self._queue, audience.feeds), audience.stream(""))
+
+    def _identity(self, audience: Audience) -> IdentifyReply:
+        feeds, statistics = audience.feeds, self._queue.statistics()
+        if audience.hears_all:
+            held = Held(statistics.held_products, statistics.held_bytes)
+            known, origins = len(statistics.feeds), tuple(self._queue.origins)
+        else:
+            held, origins = held_of(self._queue, feeds), self._origins.of(feeds)
+            known = sum(each.feed in feeds for each in statistics.feeds)
         return IdentifyReply(
-            self._site, queue_id(self._queue), self._queue.oldest, self._queue.next, self.started_ns,
-            statistics.held_products, statistics.held_bytes, len(statistics.feeds), tuple(self._queue.origins),
-            str(self._session.zid()), round(1000 * self._beat_s),
-            rights_of(self._rules, name).receive.allowed[:PATTERNS_MAX],
+            self._site, queue_id(self._queue), self._queue.oldest, self._queue.next, self.started_ns, *held, known,
+            origins, str(self._session.zid()), round(1000 * self._beat_s), feeds.allowed[:PATTERNS_MAX],
+            audience.hears_all,
         )  # fmt: skip
 
     def close(self) -> None:

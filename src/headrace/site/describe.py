@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import zenoh
 
 from headrace.errors import QueueMovedError
+from headrace.link.rights import EVERY_FEED, Feeds
 from headrace.log.statistics import Statistics
 from headrace.product.cause import REFUSED_HERE, Cause
 from headrace.queue import Queue
@@ -38,11 +39,15 @@ from headrace.timing.clock.state import ClockState
 
 def describe(
     session: zenoh.Session, queue: Queue, server: Server, streams: Streams, receiver: Receiver, remote: RemoteServer,
-    quench: Quench, problems: tuple[Problem, ...], clock: ClockState | None,
+    quench: Quench, problems: tuple[Problem, ...], clock: ClockState | None, shown: Feeds = EVERY_FEED,
 ) -> Description:  # fmt: skip
-    """The site at this moment. Its numbers are not taken at one instant, so they may differ by a few products."""
-    held, flows = _held(queue), receiver.flows.statistics()
-    feeds = [] if held is None else [FeedStatus(f.feed, f.products, f.bytes, f.last > 0) for f in held.feeds]
+    """The site at this moment. Its numbers are not taken at one instant, so they may differ by a few products.
+
+    Of feeds, flows and patterns only those that are `shown`, so that others take no place in a list that has a limit.
+    """
+    held, flows = _held(queue), [flow for flow in receiver.flows.statistics() if shown.is_all or flow.feed in shown]
+    known = () if held is None else held.feeds
+    feeds = [FeedStatus(f.feed, f.products, f.bytes, f.last > 0) for f in known if f.feed in shown]
     return Description(
         site=queue.config.origin,
         zid=str(session.zid()),
@@ -56,7 +61,7 @@ def describe(
         users=remote.statistics().clients,
         feeds=largest(feeds, FEEDS_MAX, lambda feed: feed.products),
         feeds_in_all=len(feeds),
-        wanted=tuple(quench.patterns[:FEEDS_MAX]),
+        wanted=tuple([pattern for pattern in quench.patterns if shown.includes(pattern)][:FEEDS_MAX]),
         requests=_requests(receiver),
         upstreams=tuple(_upstream(name, upstream) for name, upstream in receiver.upstreams()[:UPSTREAMS_MAX]),
         streams=tuple(_stream(stream) for stream in streams.all()[:STREAMS_MAX]),

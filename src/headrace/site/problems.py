@@ -21,7 +21,7 @@ its age says when. Kinds:
     stream        the site does not send, because its queue cannot be read
     progress      the progress of the requests cannot be saved
     function      a function of a selection has failed; a station or a channel names one that this site does not have
-    hidden        problems of a site that does not let the program that draws the map receive everything
+    rights        a request asks for more than a site lets this one receive
     clock         the time of the site is not known to a bound; a time server lies, or does not reply
     quota         a principal has used up one of its quotas
     ignored       sites from which nothing is requested, because there are too many
@@ -34,11 +34,12 @@ its age says when. Kinds:
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 import msgspec
 
 from headrace.errors import QueueError
-from headrace.link.rights import Rule, may_come_in
+from headrace.link.rights import Feeds, Rule, may_come_in
 from headrace.product.cause import CHOSEN, REFUSED_HERE, Cause, LostBy, by_cause
 from headrace.queue import Queue
 from headrace.queue.queue import assigning_functions, log_of, named_functions
@@ -84,7 +85,10 @@ def site_problems(
             forbidden.add(request.name)
         is_served = is_forbidden or request.name in served  # one cause is enough
         found += _request_problems(request, receiver.tally.arrivals(request.name), is_served, now)
-    requested = {request.name for request in receiver.requests}
+    requested = {request.name: request.selection.feed or "**" for request in receiver.requests}
+    for name, upstream in receiver.upstreams():
+        if name in requested and name not in forbidden:
+            found += _narrowed(name, upstream.site, requested[name], upstream.known.feeds)
     active = {(name, upstream.site) for name, upstream in receiver.upstreams()}
     for (name, site), counts in receiver.tally.upstreams().items():
         if name in requested:
@@ -259,6 +263,22 @@ def _upstream_problems(
         )  # fmt: skip
 
 
+def _narrowed(request: str, site: str, wanted: str, feeds: tuple[str, ...] | None) -> Iterator[Problem]:
+    """The site does not let us receive all that the request asks for. It tells nothing about the rest."""
+    if feeds is not None and not _includes(feeds, wanted):
+        yield Problem(
+            "rights", f"{request} at {site}",
+            f"request {request} asks site {site} for {wanted}, which lets this site receive "
+            + (", ".join(feeds[:_RANGES]) + (", …" if len(feeds) > _RANGES else "") if feeds else "nothing"),
+            "narrow the request, or ask that site for an [[allow]] rule",
+        )  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def _includes(feeds: tuple[str, ...], wanted: str) -> bool:
+    return Feeds(feeds).includes(wanted)
+
+
 def _lost(request: str, site: str, counts: UpstreamStatistics, now: float) -> Iterator[Problem]:
     """Ranges that are lost, and ranges of which that is unknown, as two problems."""
     subject = f"{request} at {site}"
@@ -293,7 +313,6 @@ _REMEDIES: dict[Cause, str] = {
     "damaged": "run there: headrace queue check",
     "too large": "have such products put in parts there",
     "expired": "compare the clocks of the sites; look for a slow link",
-    "not permitted": "narrow the request, or ask that site for an [[allow]] rule",
     "refused": "enlarge this queue",
     "refused by rights": (
         "the log has feed and origin; if you trust that site with them, permit the feed by `publish` in an [[allow]] "

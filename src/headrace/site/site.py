@@ -19,7 +19,7 @@ from headrace.link.declarations import Declarations
 from headrace.link.keys import site_key
 from headrace.link.presence import sites_present
 from headrace.link.quotas import QuotaTable
-from headrace.link.rights import Rule
+from headrace.link.rights import EVERY_FEED, Feeds, Rule
 from headrace.link.session import SessionTerms
 from headrace.log.locks import FileLockedError, locked
 from headrace.queue import Queue
@@ -110,7 +110,8 @@ class Site:
         self._declarations = Declarations(session)
         parts.callback(self._declarations.close)
         parts.callback(note_joins(session, self._audit).undeclare)
-        self._streams = Streams(session, queue, self.name, beat_s, started_ns=started_ns, too_large=self._too_large)
+        self._streams = Streams(session, queue, self.name, beat_s, started_ns=started_ns, too_large=self._too_large,
+                                quotas=self._quotas if rules else None)  # fmt: skip
         parts.callback(self._streams.close)
         check_requests(log_of(queue).kernel, queue.path)
         self._progress = RequestProgress(queue.path / RequestFiles.file)
@@ -169,12 +170,12 @@ class Site:
 
     def describe(self) -> Description:
         """Everything about this site that others may query."""
-        return self._describe(self._server)
+        return self._describe(self._server, EVERY_FEED)
 
-    def _describe(self, server: Server) -> Description:
+    def _describe(self, server: Server, feeds: Feeds) -> Description:
         return describe(
             self._session, self._queue, server, self._streams, self._receiver, self._remote, self._quench,
-            self.problems(), self._keeper.state if self._keeper is not None else None,
+            self.problems(), self._keeper.state if self._keeper is not None else None, feeds,
         )  # fmt: skip
 
     def problems(self) -> tuple[Problem, ...]:

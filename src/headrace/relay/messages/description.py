@@ -2,7 +2,8 @@
 
 Links, requests and the sites that serve them, streams, feeds, and how products arrive. Counts are since the start of
 the site. Every list has a limit; beyond it the largest entries are listed and the rest are counted, so a reply stays
-small however busy the site is. A principal sees nothing about feeds that it may not receive (`visible_to`).
+small however busy the site is. A principal sees nothing about feeds that it may not receive, nor about what others do
+(`visible_to`).
 
 Not here: the map of many sites (site/map.py).
 """
@@ -18,7 +19,6 @@ from headrace.product.cause import Cause, LostBy
 from headrace.relay.flows import OTHERS, FlowStatistics
 from headrace.relay.messages.page import Sequence64, SiteName
 from headrace.timing.clock.state import ClockState
-from headrace.units import format_count
 
 LINKS_MAX = 1000
 FEEDS_MAX = 200
@@ -163,32 +163,31 @@ def shortened(text: str) -> str:
     return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}…"
 
 
-def visible_to(whole: Description, feeds: Feeds) -> Description:
-    """The part for a principal that may receive these feeds; entries that span other feeds as well are left out."""
-    if feeds.is_all:
-        return whole
+def visible_to(whole: Description, feeds: Feeds, held: tuple[int, int], streams: str) -> Description:
+    """The part for a principal that may receive these feeds only; entries that span other feeds as well are left out.
+
+    `held` are the products of these feeds that the queue holds, and their payload bytes. The names of the principal's
+    own streams begin with `streams`. Queries are not counted, because others ask about other feeds.
+    """
     covered = feeds.includes
     requests = tuple(request for request in whole.requests if covered(request.feed))
     names = {request.name for request in requests}
+    shown = tuple(feed for feed in whole.feeds if feed.feed in feeds)
+    flows = tuple(flow for flow in whole.flows if flow.feed != OTHERS and flow.feed in feeds)
     return msgspec.structs.replace(
         whole,
-        feeds=tuple(feed for feed in whole.feeds if covered(feed.feed)),
-        feeds_in_all=sum(covered(feed.feed) for feed in whole.feeds),
+        held_products=held[0],
+        held_bytes=held[1],
+        feeds=shown,
+        feeds_in_all=len(shown),
         wanted=tuple(pattern for pattern in whole.wanted if covered(pattern)),
         requests=requests,
         upstreams=tuple(upstream for upstream in whole.upstreams if upstream.request in names),
-        streams=tuple(stream for stream in whole.streams if covered(stream.feed)),
-        flows=tuple(flow for flow in whole.flows if flow.feed != OTHERS and covered(flow.feed)),
-        flows_in_all=sum(flow.feed != OTHERS and covered(flow.feed) for flow in whole.flows),
-        problems=_hidden(whole.problems),
+        streams=tuple(stream for stream in whole.streams if stream.name.startswith(streams)),
+        flows=flows,
+        flows_in_all=len(flows),
+        answered=0,
+        refused=0,
+        problems=(),
         clock=None if whole.clock is None else msgspec.structs.replace(whole.clock, servers=()),
     )
-
-
-def _hidden(problems: Sequence[Problem]) -> tuple[Problem, ...]:
-    """That there are problems, without what they name: requests, feeds and endpoints."""
-    if not problems:
-        return ()
-    text = f"it has {format_count(len(problems), 'problem')} that this user may not see"
-    remedy = "look at it with the site's own configuration: headrace sites site.toml"
-    return (Problem("hidden", "", text, remedy, min(problem.age_s for problem in problems)),)

@@ -32,7 +32,7 @@ HEAD_BYTES_MAX = 16 << 20
 
 Sequence64 = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 SiteName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-StreamName = Annotated[str, msgspec.Meta(pattern=r"^(own|[0-9a-f]{16})$")]
+StreamName = Annotated[str, msgspec.Meta(pattern=r"^(own|((_|[A-Za-z0-9][A-Za-z0-9._-]{0,62}):)?[0-9a-f]{16})$")]
 Keep = npt.NDArray[np.uint8]  # one for each product of a page: 1 to keep it, 0 to skip it
 QueueId = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 

@@ -118,6 +118,7 @@ class IdentifyReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     zid: Annotated[str, msgspec.Meta(max_length=32)] = ""  # of its Zenoh session
     interval_ms: IntervalMs = int(1000 * INTERVAL_S)  # between its beats
     receivable: Annotated[tuple[FeedText, ...], msgspec.Meta(max_length=PATTERNS_MAX)] = ("**",)  # by you: patterns
+    has_own: bool = True  # whether you hear the stream `own`; otherwise listen to one that is made for you
 
 
 class ResolveReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -185,7 +185,7 @@ class Upstream:
         elif self._feeds != identity.receivable:
             yield from self._change_rights(identity.receivable)
         stream = OWN
-        if not self._is_own:
+        if not (self._is_own and identity.has_own):
             reply: ListenReply = yield Ask(self.site, Listen(str(self.selection)), ListenReply)
             stream = reply.stream
         if stream != self._stream:
