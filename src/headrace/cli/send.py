@@ -27,12 +27,14 @@ FILES_FEED = "files"
               help="The feed that carries the fragments; receivers name the same.")  # fmt: skip
 @click.option("--receivers", type=click.IntRange(min=1), default=1, show_default=True,
               help="How many receivers must have everything.")  # fmt: skip
+@click.option("--at", "sites", multiple=True, metavar="SITE",
+              help="Only receivers at this site count; repeat it for more. [default: all]")  # fmt: skip
 @click.option("--no-wait", is_flag=True, help="Wait for no receiver; all files must fit into half of the queue.")
 @click.option("--timeout", type=AGE, help="Fail if nothing moves for this long, such as 1min. [default: no limit]")
 @json_option
 def send(
-    files: tuple[Path, ...], queue_path: str, feed: str, receivers: int, no_wait: bool, timeout: float | None,
-    as_json: bool,
+    files: tuple[Path, ...], queue_path: str, feed: str, receivers: int, sites: tuple[str, ...], no_wait: bool,
+    timeout: float | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Send FILES and directories through QUEUE, and end when receivers have stored and verified them.
 
@@ -47,11 +49,12 @@ def send(
     \b
     Example:
       headrace send volume.h5 wx.queue
-      headrace send run-0412/ notes.txt site:denver --feed lab/files
+      headrace send run-0412/ notes.txt site:denver --feed lab/files --at denver
       headrace send big.tar tcp/host:7447 --receivers 2 --timeout 10min
     """
     from headrace.payload.fragments.sender import Sender
     from headrace.payload.fragments.source import list_sources
+    from headrace.product.put import check_origin
     from headrace.queue import Queue
 
     sources, left_out = list_sources(list(files))
@@ -64,6 +67,7 @@ def send(
         sender = Sender(
             queue, feed, sources, receivers=0 if no_wait else receivers, timeout_s=timeout,
             on_sent=lambda sent: _show(sent, as_json), puts_at_once=1 if isinstance(queue, Queue) else 2,
+            receivers_at=[check_origin(site) for site in sites],
         )  # fmt: skip
         try:
             with transfer_bar("sending") as bar:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Protocol
 
 from headrace.errors import HeadraceError
@@ -23,7 +23,9 @@ class Following(Protocol):
 class Listener:
     """Call `start` once, and `stop` at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, sites: Collection[str] = ()) -> None:
+        """Only receipts that were put at these sites count; without any, all do. `ignored` counts the others."""
+        self._sites, self.ignored = frozenset(sites), 0
         self._came: deque[Receipt] = deque()
         self._is_woken = threading.Event()
         self._error: HeadraceError | None = None
@@ -57,6 +59,9 @@ class Listener:
         try:
             for batch in follower:
                 for product in batch:
+                    if self._sites and product.origin not in self._sites:
+                        self.ignored += 1
+                        continue
                     try:
                         self._came.append(decode_receipt(product.payload))
                     except HeadraceError:  # not by a receiver of ours

@@ -20,7 +20,7 @@ One thread decides and puts; others read and hash ahead of it, and one follows t
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 import numpy as np
@@ -54,10 +54,13 @@ class Sender:
         self, queue: SendQueue, feed: str, sources: Sequence[Source], *, receivers: int = 1,
         timeout_s: float | None = None, on_sent: Callable[[Sent], None] = lambda sent: None,
         on_progress: Callable[[SenderStatistics], None] = lambda statistics: None, puts_at_once: int = 1,
+        receivers_at: Collection[str] = (),
     ) -> None:  # fmt: skip
         """`receivers` is how many have to finish; 0: put everything and wait for nobody.
 
         `timeout_s` is how long to wait without any progress. `puts_at_once`: 2 for a queue at a site (putting.py).
+        `receivers_at` are the sites whose receipts count: nobody else can say that a file has arrived. Without any, the
+        receipts of all count who may put products of their feed.
         """
         self._queue, self._feed, self._sources = queue, feed, deque(sources)
         self._receivers_min, self._timeout_s = receivers, timeout_s
@@ -66,7 +69,7 @@ class Sender:
         self._open: dict[str, Sending] = {}
         self._flow, self._reads = Flow(self._config, is_followed=receivers > 0), ReadAhead()
         self._putting = Putting(queue, feed, self._flow, self._reads, puts_at_once)
-        self._listener = Listener()
+        self._listener = Listener(receivers_at)
         self._moved_s = self._reminded_s = time.monotonic()
         self._reminders = 0
         self._closed_held_bytes = self._closed_hole_bytes = 0
@@ -96,6 +99,7 @@ class Sender:
         told, opened = self.statistics, self._open.values()
         told.held_bytes = self._closed_held_bytes + sum(sending.held_bytes for sending in opened)
         told.hole_bytes = self._closed_hole_bytes + sum(sending.hole_bytes for sending in opened)
+        told.ignored_receipts = self._listener.ignored
         told.sent_bytes, told.again_bytes = self._putting.sent_bytes, self._putting.again_bytes
         return told
 

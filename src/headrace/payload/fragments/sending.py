@@ -49,6 +49,7 @@ class SenderStatistics:
     again_bytes: int = 0  # of these, sent by this process before
     held_bytes: int = 0  # that were not sent, because receivers had them already
     hole_bytes: int = 0  # of sparse files, which are not sent either
+    ignored_receipts: int = 0  # of other sites than those whose receipts count
     waits_for: str = ""  # empty while it sends
 
 
