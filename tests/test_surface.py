@@ -43,7 +43,7 @@ def test_an_import_of_the_package_loads_nothing_else() -> None:
 def test_the_names_of_a_queue_are_exactly_these() -> None:
     assert sorted(name for name in vars(headrace.Queue) if not name.startswith("_")) == [
         "channel", "channels", "check", "clock", "close", "config", "create", "cursor", "cursors", "delete", "flush", "follow",
-        "is_alive", "members", "next", "oldest", "open", "origins", "put", "put_async", "put_batch", "put_many", "put_many_async", "read", "read_batch", "remove",
+        "is_alive", "is_read_only", "members", "next", "oldest", "open", "origins", "put", "put_async", "put_batch", "put_many", "put_many_async", "read", "read_batch", "remove",
         "repair", "replay", "resize", "resolve", "share", "shares", "station", "stations", "statistics", "train_dictionary", "wait_alive", "wait_for", "wait_for_async", "wanted", "wanted_by", "weigh",
     ]  # fmt: skip
 

@@ -30,7 +30,6 @@ def umask(request: pytest.FixtureRequest) -> Iterator[None]:
 def modes_of(queue: Path) -> dict[str, int]:
     """The mode of each file and folder, the sockets of a site and their folder apart."""
     found = [queue, *(each for each in queue.rglob("*") if "socket" not in each.parts)]
-    found = [each for each in found if not each.name.endswith(".segment") and not each.name.startswith("signatures")]
     return {str(each.relative_to(queue)): stat.S_IMODE(each.stat().st_mode) for each in found}
 
 

@@ -1,10 +1,10 @@
 # What the kernel needs of the compiler and the operating system: atomics, robust lock, futex, clocks; the points at
 # which tests kill a process or make an allocation fail; the guard against files that are truncated.
 
-from libc.errno cimport EBUSY, ELOOP, ENOENT, ENOMEM, ENOTDIR, ETIMEDOUT, errno
+from libc.errno cimport EBUSY, EINVAL, ELOOP, ENOENT, ENOMEM, ENOTDIR, EROFS, ETIMEDOUT, errno
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset, strdup
-from posix.fcntl cimport O_CREAT, O_EXCL, O_RDWR, open as c_open
+from posix.fcntl cimport O_CREAT, O_EXCL, O_RDONLY, O_RDWR, open as c_open
 from posix.mman cimport (
     MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE,
     mmap, munmap,
@@ -16,10 +16,12 @@ from posix.unistd cimport close as c_close, ftruncate, getpid
 
 cdef extern from *:
     """
+    #include <errno.h>
     #include <fcntl.h>
     #include <linux/futex.h>
     #include <sched.h>
     #include <signal.h>
+    #include <sys/stat.h>
     #include <sys/syscall.h>
     #include <time.h>
     #include <unistd.h>
@@ -41,6 +43,46 @@ cdef extern from *:
     #define hr_leading_zeros(x) __builtin_clz(x)
     #define hr_keep_value(x) __asm__ volatile("" : : "r"(x))
     #define hr_likely(x) __builtin_expect(!!(x), 1)
+
+    /* A regular file, opened without waiting and without following a link; EINVAL: it is something else. */
+    static inline int hr_open_regular(int directory, const char *name, int flags)
+    {
+        struct stat status;
+        int fd = openat(directory, name, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        if (fd < 0) {
+            if (errno == ELOOP || errno == ENXIO || errno == EISDIR)
+                errno = EINVAL;
+            return fd;
+        }
+        if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+            close(fd);
+            errno = EINVAL;
+            return -1;
+        }
+        return fd;
+    }
+
+    /* A new file in the directory gets its rights, as headrace/files.py says, whatever the umask is. */
+    static inline void hr_give_rights(int directory, int fd)
+    {
+        struct stat status;
+        if (fstat(directory, &status) == 0
+            && fchmod(fd, status.st_mode & S_IWOTH ? 0600 : (status.st_mode & 0664) | 0600) != 0)
+            errno = 0;      /* no right to: the file has those of its maker */
+    }
+
+    /* A lock that needs no right to write; it ends with the last descriptor of the opened file. */
+    static inline int hr_lock_to_read(int fd)
+    {
+        struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+        return fcntl(fd, F_OFD_SETLK, &lock);
+    }
+
+    static inline int hr_is_locked(int fd)
+    {
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        return fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+    }
 
     /* As __builtin_popcount, which is a call where the machine may lack the instruction. */
     static inline int hr_bits_set(uint32_t bits)
@@ -65,6 +107,10 @@ cdef extern from *:
     }
     """
     bint is_wide "hr_is_wide"() noexcept nogil
+    int open_regular "hr_open_regular"(int, const char *, int) noexcept nogil
+    void give_rights "hr_give_rights"(int, int) noexcept nogil
+    int lock_to_read "hr_lock_to_read"(int) noexcept nogil
+    bint is_locked "hr_is_locked"(int) noexcept nogil
     uint64_t wide_sum "hr_wide_sum"(const void *, size_t) noexcept nogil
     uint64_t sum_of_30 "hr_sum_of_30"(uint64_t, uint64_t, uint64_t, uint64_t) noexcept nogil
     uint64_t load64 "hr_load"(uint64_t *) noexcept nogil

@@ -14,11 +14,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.errors import QueueBusyError, QueueDamagedError
+from headrace.errors import QueueAccessError, QueueBusyError, QueueDamagedError
 from headrace.files import open_regular
 from headrace.kernel import _kernel as kernel
 from headrace.log.config import QueueConfig, read_config, upgrade_config
-from headrace.log.directory import check_control, check_path, check_sanity, learn_names, open_checked, upgrade_control
+from headrace.log.directory import (
+    check_control,
+    check_path,
+    check_sanity,
+    is_continued,
+    learn_names,
+    open_checked,
+    upgrade_control,
+)
 from headrace.log.explain import REPAIR, explain, explain_os_error
 from headrace.log.locks import lock_file
 from headrace.log.recovery import settle
@@ -35,19 +43,20 @@ class Attached:
     config: QueueConfig
     log: kernel.Log
     presence: int
+    read_only: bool = False
 
 
-def attach(path: Path, storage: Storage, residents: Sequence[Resident]) -> Attached:
-    """Open the queue at `path`; recover what dead processes left if no other process has it open."""
+def attach(path: Path, storage: Storage, residents: Sequence[Resident], *, read_only: bool = False) -> Attached:
+    """Open the queue at `path`; recover what dead processes left if no other process has it open.
+
+    With `read_only`, or if this process may not write, it is opened for reading; see `_attach_to_read`.
+    """
     check_path(path)
     while True:
-        config = read_config(path)
-        try:
-            presence = open_regular(path / "control", os.O_RDWR)
-        except FileNotFoundError as error:
-            raise QueueDamagedError(f"{error.filename} is missing", REPAIR.format(path=path)) from None
-        except OSError as error:
-            raise explain_os_error(error, path) from error
+        config = _read_config(path)
+        if read_only or not may_write(path):
+            return _attach_to_read(path, config)
+        presence = _open_control(path, os.O_RDWR)
         try:
             alone = _is_alone(presence)
             if _is_same(presence, path / "control"):
@@ -75,6 +84,58 @@ def attach(path: Path, storage: Storage, residents: Sequence[Resident]) -> Attac
             raise
 
 
+def may_write(path: Path) -> bool:
+    """Whether the operating system lets this process change the queue, as it lets its owner."""
+    return os.access(path / "control", os.W_OK, effective_ids=True) or not os.access(path / "control", os.R_OK)
+
+
+def _read_config(path: Path) -> QueueConfig:
+    try:
+        return read_config(path)
+    except OSError as error:
+        raise explain_os_error(error, path) from error
+
+
+def _open_control(path: Path, flags: int) -> int:
+    try:
+        return open_regular(path / "control", flags)
+    except FileNotFoundError as error:
+        raise QueueDamagedError(f"{error.filename} is missing", REPAIR.format(path=path)) from None
+    except OSError as error:
+        raise explain_os_error(error, path) from error
+
+
+def _attach_to_read(path: Path, config: QueueConfig) -> Attached:
+    """Open the queue without any right to write. It holds the lock of those who are attached, and no slot.
+
+    It recovers nothing. What a dead writer left does not concern it: what readers see was committed. After a restart of
+    the machine that is not known before somebody who may write has opened the queue, so until then it is refused.
+    """
+    presence = _open_control(path, os.O_RDONLY)
+    try:
+        lock_file(presence, shared=True)
+        check_control(path, config, presence)
+        log = open_checked(path, read_only=True)
+        if not is_continued(log):
+            raise QueueAccessError(
+                f"{path} was not opened since the machine started, and this process may not recover it",
+                f"open it once as a user who may write to it, such as by: headrace queue info {path}",
+            )
+        check_sanity(path, log)
+        learn_names(path, log)
+        log.watch_place(os.fsencode(path / "control"))
+        return Attached(path, config, log, presence, read_only=True)
+    except OSError as error:
+        os.close(presence)
+        raise explain_os_error(error, path) from error
+    except kernel.KernelError as error:
+        os.close(presence)
+        raise explain(error, path) from None
+    except BaseException:
+        os.close(presence)
+        raise
+
+
 @contextlib.contextmanager
 def alone_at(path: Path) -> Iterator[None]:
     """Hold the queue exclusively; QueueBusyError if a process is attached. Makes a control file if there is none."""
@@ -91,7 +152,7 @@ def alone_at(path: Path) -> Iterator[None]:
 
 def hold_presence(presence: int) -> int:
     """Another descriptor of the same control file, wherever that is now, which shows that a process is attached."""
-    descriptor = os.open(f"/proc/self/fd/{presence}", os.O_RDWR | os.O_CLOEXEC)
+    descriptor = os.open(f"/proc/self/fd/{presence}", os.O_RDONLY | os.O_CLOEXEC)
     lock_file(descriptor, shared=True)
     return descriptor
 
@@ -151,8 +212,8 @@ def list_attachments(log: kernel.Log) -> list[Attachment]:
 class Presence:
     """The slot of this opening."""
 
-    def __init__(self, log: kernel.Log) -> None:
-        self._log = log
+    def __init__(self, log: kernel.Log, read_only: bool = False) -> None:
+        self._log, self._is_hidden = log, read_only
         self.roles = 0
         self._pid = os.getpid()
         self._started = process_start(self._pid)
@@ -160,6 +221,8 @@ class Presence:
         self._slot = self._take()
 
     def _take(self) -> int | None:
+        if self._is_hidden:
+            return None
         with self._log.held():
             taken = {slot: process_start(pid) == started for slot, pid, started, *_ in self._log.attachments()}
             for slot in range(kernel.ATTACHMENTS_MAX):

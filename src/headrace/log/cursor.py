@@ -53,11 +53,12 @@ class CursorState:
 class CursorFile:
     """The slots; `Log` serialises its changes."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
-        descriptor = open_regular(path, os.O_RDWR)
+        descriptor = open_regular(path, os.O_RDONLY if read_only else os.O_RDWR)
         try:
-            self._mapped = kernel.Mapped(descriptor, CURSORS_BYTES)
+            terms = {"read_only": True} if read_only else {}
+            self._mapped = kernel.Mapped(descriptor, CURSORS_BYTES, **terms)
             self._identity = os.fstat(descriptor)
         finally:
             os.close(descriptor)

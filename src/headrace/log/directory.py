@@ -160,14 +160,14 @@ def format_control(directory: Path, config: QueueConfig, state: int = kernel.STA
 # --- open and check ---------------------------------------------------------------------------------
 
 
-def open_log(path: Path) -> kernel.Log:
+def open_log(path: Path, *, read_only: bool = False) -> kernel.Log:
     """Map the queue. The Log owns the descriptors from here on."""
     queue_fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     segments_fd = os.open(path / "segments", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    return kernel.Log(queue_fd, segments_fd)
+    return kernel.Log(queue_fd, segments_fd, True) if read_only else kernel.Log(queue_fd, segments_fd)
 
 
-def open_checked(path: Path) -> kernel.Log:
+def open_checked(path: Path, *, read_only: bool = False) -> kernel.Log:
     """As `open_log`, after checking that no file is shorter than what is mapped."""
     for name in ("names", "cursors", "segments"):
         if not (path / name).exists():
@@ -180,7 +180,7 @@ def open_checked(path: Path) -> kernel.Log:
             f"{path / 'cursors'} has {size} bytes instead of {CURSORS_BYTES}",
             REPAIR.format(path=path),
         )
-    return open_log(path)
+    return open_log(path, read_only=read_only)
 
 
 def learn_names(path: Path, log: kernel.Log) -> None:

@@ -97,8 +97,8 @@ def explain_os_error(error: OSError, path: Path) -> QueueError:
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return QueueAccessError(
-            f"{where} is not writable: {error.strerror}",
-            "a queue needs write access for readers too: check its owner",
+            f"{where} is not accessible: {error.strerror}",
+            "run as its owner or a member of its group: the rights are those of the queue's directory",
         )
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return QueueAccessError(f"too many open files for {path}", "raise the limit: ulimit -n")

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import HeadraceError, OptionError, QueueClosedError, StartAheadError
+from headrace.errors import HeadraceError, OptionError, QueueAccessError, QueueClosedError, StartAheadError
 from headrace.kernel import _kernel as kernel
 from headrace.log.attach import Presence, attach, hold_presence, is_last
 from headrace.log.check import Finding, Progress, check_queue
@@ -58,22 +58,26 @@ class Log:
 
     def __init__(
         self, path: Path, residents: Sequence[Resident], *, clock: Clock | None = None, storage: Storage | None = None,
-        functions: Functions | None = None,
+        functions: Functions | None = None, read_only: bool = False,
     ) -> None:  # fmt: skip
-        """Open the directory. The first process to attach recovers what dead ones left, residents included."""
+        """Open the directory. The first process to attach recovers what dead ones left, residents included.
+
+        A process that may not write to it opens it `read_only`, whether it says so or not.
+        """
         self.path = path.absolute()
         self.clock = clock
         self.functions = functions or Functions()  # that selections may name
         self.storage = storage or Disk()
         self._residents = residents
-        attached = attach(self.path, self.storage, residents)
+        attached = attach(self.path, self.storage, residents, read_only=read_only)
         self._config = attached.config
         self.kernel = attached.log
+        self.is_read_only = attached.read_only
         self.is_disk = self._config.durability == "disk"
         self._presence_fd = attached.presence
         self._child_fd = -1
-        self._presence = Presence(self.kernel)
-        self.cursor_file = CursorFile(self.path / "cursors")
+        self._presence = Presence(self.kernel, self.is_read_only)
+        self.cursor_file = CursorFile(self.path / "cursors", read_only=self.is_read_only)
         self.dictionaries = Dictionaries(self.path, self.storage)  # of compressed products
         self.kernel.dictionaries = self.dictionaries
         self.packs = False  # a channel compresses, as far as is known here
@@ -94,7 +98,7 @@ class Log:
 
     def begin_writing(self) -> None:
         """Before the first put of this process: register as a writer, and start the flusher if there must be one."""
-        self.check_open()
+        self.check_writable()
         if not self._presence.roles & kernel.ROLE_WRITER:
             self._presence.add_role(kernel.ROLE_WRITER)
             self.kernel.set_state(clean=0)
@@ -135,7 +139,7 @@ class Log:
 
     def write_clock(self, words: ClockWords) -> None:
         """Correct the clock of the site; ValueError if that would put it back."""
-        self.check_open()
+        self.check_writable()
         write_clock(self.kernel, words)
 
     def clear_clock(self) -> None:
@@ -159,7 +163,7 @@ class Log:
 
     def flush(self) -> None:
         """Return when everything put so far survives a power failure."""
-        self.check_open()
+        self.check_writable()
         try:
             flush(self.path, self.kernel, self.storage)
             self.storage.sync_file(self.path / "cursors")
@@ -305,12 +309,21 @@ class Log:
         """The durable position called `name`; a new one starts at `start`."""
         self.check_open()
         check_cursor_name(name)
+        if self.is_read_only:
+            return self._known_cursor(name)
         with self.locked():
             slot = self.cursor_file.names().get(name)
             if slot is None:
                 state = CursorState(self.resolve(start), self.now_ns(), 0, None)
                 slot = self.cursor_file.add(name, state)
         self.sync_cursors()
+        return Cursor(self, self.cursor_file, slot, name)
+
+    def _known_cursor(self, name: str) -> Cursor:
+        """A cursor that exists; without the right to write none is made, and none moves."""
+        slot = self.cursor_file.names().get(name)
+        if slot is None:
+            raise self._read_only_error()
         return Cursor(self, self.cursor_file, slot, name)
 
     def cursors(self) -> list[str]:
@@ -343,7 +356,7 @@ class Log:
 
         The context is the kernel's own: a generator would let an interrupt come between the lock and its release.
         """
-        self.check_open()
+        self.check_writable()
         return self.kernel.held()
 
     # --- change -----------------------------------------------------------------------------------
@@ -406,7 +419,7 @@ class Log:
 
     def check(self, progress: Progress | None = None) -> list[Finding]:
         """Walk all files and list every inconsistency. May run while others write."""
-        self.check_open()
+        self.check_writable()  # it takes the lock for the list of segments
         findings = check_queue(self.path, read_config(self.path), self.kernel, self.cursor_file, progress)
         findings += [Finding(str(file), fault) for file, fault in self.dictionaries.faults()]
         for resident in self._residents:
@@ -439,9 +452,12 @@ class Log:
             except HeadraceError as error:
                 failure = error
         self._presence.leave()
-        kernel.set_gates(self.kernel, 0, [])  # they hold chains, which hold the log
-        with self.kernel.held():  # no other thread of this process is inside when we detach
-            if in_place:
+        if not self.is_read_only:
+            kernel.set_gates(self.kernel, 0, [])  # they hold chains, which hold the log
+        with (
+            contextlib.nullcontext() if self.is_read_only else self.kernel.held()
+        ):  # no other thread of this process is inside when we detach
+            if in_place and not self.is_read_only:
                 self._leave_clean()
             os.close(self._presence_fd)
         self._flusher = None  # it holds this log
@@ -457,6 +473,18 @@ class Log:
             with contextlib.suppress(OSError):  # then sequences leap ahead without need after a restart
                 self.kernel.set_state(clean=1)
                 self.storage.sync_file(self.path / "control")
+
+    def check_writable(self) -> None:
+        """As `check_open`; QueueAccessError if the queue is open for reading only."""
+        self.check_open()
+        if self.is_read_only:
+            raise self._read_only_error()
+
+    def _read_only_error(self) -> QueueAccessError:
+        return QueueAccessError(
+            f"{self.path} is open for reading only",
+            "run as a user who may write to its directory; to keep a position without that, use a Bookmark",
+        )
 
     def check_open(self, *, always: bool = True) -> None:
         """QueueClosedError after `close`; QueueMovedError if the queue is no longer where it was opened.
@@ -494,7 +522,7 @@ class Log:
         self._presence_fd = self._child_fd
         self._flusher = None
         self.is_writing = self.is_quick = self.is_plain = False
-        self._presence = Presence(self.kernel)
+        self._presence = Presence(self.kernel, self.is_read_only)
 
 
 def _at_fork(step: str) -> Callable[[], None]:

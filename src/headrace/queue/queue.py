@@ -100,10 +100,10 @@ class Queue:
 
     def __init__(
         self, path: str | os.PathLike[str], *, functions: Mapping[str, Function] | None = None,
-        clock: Clock | None = None, storage: Storage | None = None,
+        clock: Clock | None = None, storage: Storage | None = None, read_only: bool = False,
     ) -> None:  # fmt: skip
         named = Functions(functions)
-        self._log = Log(Path(path), _RESIDENTS, clock=clock, storage=storage, functions=named)
+        self._log = Log(Path(path), _RESIDENTS, clock=clock, storage=storage, functions=named, read_only=read_only)
         saved_by = None if self._log.config.durability == "memory" else self._log.storage
         self._stations = Stations(self._log.kernel, self._log.path, saved_by, clock, named)
         self._log.gate = StationGates(self._stations)
@@ -161,13 +161,20 @@ class Queue:
     @classmethod
     def open(
         cls, path: str | os.PathLike[str], *, functions: Mapping[str, Function] | None = None,
-        clock: Clock | None = None, storage: Storage | None = None,
+        clock: Clock | None = None, storage: Storage | None = None, read_only: bool = False,
     ) -> "Queue":  # fmt: skip
         """Open an existing queue, and recover what dead processes may have left.
 
-        `functions` are those that selections may name, such as {"strong_wind": strong_wind}, in this process.
+        `functions` are those that selections may name, such as {"strong_wind": strong_wind}, in this process. A process
+        that may read the files and not write them opens it for reading only, as `read_only` does: it reads and follows,
+        and everything that changes the queue raises QueueAccessError. It is in no list of those who are attached.
         """
-        return cls(path, functions=functions, clock=clock, storage=storage)
+        return cls(path, functions=functions, clock=clock, storage=storage, read_only=read_only)
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether this process only reads here, by its choice or by the rights of the files."""
+        return self._log.is_read_only
 
     # --- put --------------------------------------------------------------------------------------
 
@@ -394,7 +401,7 @@ class Queue:
         discard, restore, deliveries_max, hung_after, durable, after, group, distribution, timeout, start_time,
         stop_time, batch_max, pacing, consumers_max, max_queue.
         """
-        self._log.check_open()
+        self._log.check_writable()
         given = {"selection": selection, **terms}
         return open_station(self._log, self._stations, name, given, start=start, create=create)
 
@@ -405,7 +412,7 @@ class Queue:
 
     def channel(self, name: str, feed: str | None = None, **terms: Unpack[ChannelOptions]) -> Channel:
         """The channel called `name`: a feed subtree with terms that its stations inherit (docs/channels.md)."""
-        self._log.check_open()
+        self._log.check_writable()
         return open_channel(self._log, self._stations, partial(groups_of, self._log), name, feed, **terms)
 
     def channels(self) -> list[str]:
@@ -420,7 +427,7 @@ class Queue:
         unless `create` is off, and begins at `start`, the oldest product. Programs use it through
         `headrace.slices.ProcessingNode`.
         """
-        self._log.check_open()
+        self._log.check_writable()
         return open_share(self._log, stream, group, create=create, **terms)
 
     def shares(self) -> list[tuple[str, str]]:

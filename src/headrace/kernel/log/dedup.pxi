@@ -170,7 +170,7 @@ cdef int dedup_attach(Store *store) noexcept nogil:
     if likely(store.dedup != NULL and store.dedup_table == table):
         return 0
     dedup_name(table, name)
-    error = map_file(store.queue_fd, name, buckets_of(table) * sizeof(Bucket), &base)
+    error = map_file(store, store.queue_fd, name, buckets_of(table) * sizeof(Bucket), &base, NULL)
     if error == 0:
         dedup_use(store, table, base)
     return error

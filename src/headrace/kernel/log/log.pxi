@@ -5,6 +5,10 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport PyObject
 
 
+cdef enum:
+    READ_ONLY_NS = 20000000          # the longest sleep of a process that may not write
+
+
 @cython.no_gc
 @cython.final
 cdef class Log:
@@ -28,23 +32,28 @@ cdef class Log:
         self.names = []
         enlist_store(self.store)
 
-    def __init__(self, int queue_fd, int segments_fd):
-        """Map the control block and the names. Takes over both directory descriptors."""
+    def __init__(self, int queue_fd, int segments_fd, bint read_only=False):
+        """Map the control block and the names. Takes over both directory descriptors.
+
+        A log that is `read_only` needs no right to write: whatever would change the queue fails with EROFS.
+        """
         cdef char *base = NULL
         cdef void *where
         cdef int fd, error
         install_sigbus()
         self.store.queue_fd = queue_fd
         self.store.segments_fd = segments_fd
-        error = map_file(queue_fd, b"control", sizeof(Control), &base)
+        self.store.read_only = read_only
+        error = map_file(self.store, queue_fd, b"control", sizeof(Control), &base, NULL)
         if error != 0:
             raise KernelError(error)
         self.store.control = <Control *>base
         self.store.control_guarded = guard(base, sizeof(Control))
-        fd = openat(queue_fd, b"names", O_RDWR | O_CLOEXEC)
+        fd = open_regular(queue_fd, b"names", O_RDONLY if read_only else O_RDWR)
         if fd < 0:
-            raise KernelError(-errno)
-        where = mmap(NULL, <size_t>NAMES_MAX * NAME_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+            raise KernelError(CODE_DAMAGED if errno == EINVAL else -errno)
+        where = mmap(NULL, <size_t>NAMES_MAX * NAME_BYTES, PROT_READ if read_only else PROT_READ | PROT_WRITE,
+                     MAP_SHARED, fd, 0)
         c_close(fd)
         if where == MAP_FAILED:
             raise KernelError(-errno)
@@ -80,7 +89,7 @@ cdef class Log:
     def watch_place(self, bytes path not None):
         """From now on, refuse to work unless `path` leads to the control file that is mapped."""
         cdef struct_stat status
-        cdef int fd = openat(self.store.queue_fd, b"control", O_RDWR | O_CLOEXEC)
+        cdef int fd = open_regular(self.store.queue_fd, b"control", O_RDONLY)
         cdef int error = -errno
         if fd >= 0:
             error = -errno if fstat(fd, &status) != 0 else 0
@@ -107,6 +116,16 @@ cdef class Log:
     def queue_fd(self):
         """The directory, wherever it is now."""
         return self.store.queue_fd
+
+    @property
+    def read_only(self):
+        """Whether nothing of the queue may be changed here."""
+        return self.store.read_only
+
+    cdef int check_writable(self) except -1:
+        if self.store.read_only:
+            raise KernelError(-EROFS)
+        return 0
 
     cdef fail(self, int code):
         raise KernelError(code, self.store.failed_file)
@@ -285,6 +304,7 @@ cdef class Log:
 
     def clear_clock(self):
         """From now on, the clock of the system counts. While no other process is attached."""
+        self.check_writable()
         store64(&self.store.control.clock_turn, 0)
 
     # --- read -------------------------------------------------------------------------------------
@@ -333,7 +353,8 @@ cdef class Log:
         """Sleep until `sequence` may be read, wake_all is called, or `timeout_s` or a second has passed.
 
         One second at most, because a writer that was killed between its commit and its wake-up call never makes
-        that call.
+        that call. A process that may not write sleeps for READ_ONLY_NS at most: it cannot tell writers that it sleeps,
+        so they wake it only if another process sleeps, too.
         """
         cdef Control *control = self.store.control
         cdef timespec until
@@ -341,10 +362,13 @@ cdef class Log:
         cdef uint32_t seen
         if 0 <= timeout_s < 1:
             wake_at += <uint64_t>(timeout_s * 1e9) - 1000000000
+        if self.store.read_only:
+            wake_at = min(wake_at, clock_ns(CLOCK_MONOTONIC) + READ_ONLY_NS)
         until.tv_sec = wake_at // 1000000000
         until.tv_nsec = wake_at % 1000000000
         with nogil:
-            store32(&control.sleepers, 1)
+            if not self.store.read_only:
+                store32(&control.sleepers, 1)
             fence()
             seen = load32(&control.wake)
             if load64(&control.head) <= sequence:
@@ -368,12 +392,22 @@ cdef class Log:
 
     def wake_all(self):
         """Wake every sleeper."""
-        add32(&self.store.control.wake, 1)
+        if not self.store.read_only:
+            add32(&self.store.control.wake, 1)
         futex(&self.store.control.wake, FUTEX_WAKE, 0x7FFFFFFF, NULL)
 
     def sweep(self):
-        """Unmap files that have left the queue, unless the log is locked."""
-        cdef int error = pthread_mutex_trylock(&self.store.control.lock)
+        """Unmap files that have left the queue, unless the log is locked.
+
+        A process that may not write does not lock it: a file that it unmaps too early is mapped again.
+        """
+        cdef int error
+        if self.store.read_only:
+            pthread_mutex_lock(&self.store.maps_lock)
+            sweep_mappings(self.store)
+            pthread_mutex_unlock(&self.store.maps_lock)
+            return
+        error = pthread_mutex_trylock(&self.store.control.lock)
         if error == EBUSY:
             return
         if recover_lock(self.store, error) == 0:
@@ -429,6 +463,7 @@ cdef class Log:
 
     def set_state(self, **fields):
         """Change shared numbers. Under the lock of the log, or while no other process is attached."""
+        self.check_writable()
         write_state(self.store.control, fields)
 
     def publish(self, uint64_t tail):
@@ -436,6 +471,7 @@ cdef class Log:
 
         With a durability other than `disk` they see it from the commit on, and this does nothing.
         """
+        self.check_writable()
         if self.store.control.durability == DURABLE_DISK and tail > self.store.control.head:
             store64(&self.store.control.head, tail)
             add32(&self.store.control.wake, 1)
@@ -453,6 +489,7 @@ cdef class Log:
                   uint64_t payload_bytes, uint64_t newest_ns, uint64_t newest_boot_ns,
                   uint64_t deleted_products, uint64_t deleted_bytes):
         cdef Entry *e = entry_of(self.store, number)
+        self.check_writable()
         store64(&e.number, 0)
         e.first, e.end, e.file, e.size = first, end, file, size
         e.payload_bytes, e.newest_ns, e.newest_boot_ns = payload_bytes, newest_ns, newest_boot_ns
@@ -475,6 +512,7 @@ cdef class Log:
 
     def set_attachment(self, int place, uint64_t pid, uint64_t started, uint64_t roles, uint64_t attached_ns):
         cdef Attachment *a = &self.store.control.attachments[place]
+        self.check_writable()
         a.started, a.roles, a.attached_ns = started, roles, attached_ns
         store64(&a.pid, pid)
 
@@ -497,6 +535,7 @@ cdef class Held:
         """True; False if another process has the lock and the caller does not want to wait."""
         cdef pthread_mutex_t *lock = &self.log.store.control.sync_lock
         cdef int error
+        self.log.check_writable()
         if not self.sync:
             with nogil:
                 error = -lock_log(self.log.store)

@@ -151,7 +151,7 @@ cdef int64_t put_one(Log log, payload, str feed, str ident, uint64_t created_ns,
         else:
             sign(log, &item, 1)
         outcome = EBUSY
-        if item.payload_bytes <= 65536:
+        if item.payload_bytes <= 65536 and not store.read_only:
             outcome = pthread_mutex_trylock(&store.control.lock)
         if outcome == EBUSY:
             with nogil:

@@ -10,6 +10,19 @@ cdef void unlink_segment(Store *store, uint64_t file) noexcept nogil:
     unlinkat(store.segments_fd, name, 0)
 
 
+cdef bint is_read_elsewhere(Store *store, uint64_t file) noexcept nogil:
+    """Has a process that may not write mapped the segment file? Or can that not be told?"""
+    cdef char name[32]
+    cdef int fd
+    cdef bint locked = True
+    segment_name(file, name)
+    fd = open_regular(store.segments_fd, name, O_RDWR)
+    if fd >= 0:
+        locked = is_locked(fd)
+        c_close(fd)
+    return locked
+
+
 cdef void evict_oldest(Store *store) noexcept nogil:
     """Drop the oldest segment. Its file becomes the spare file if it has the plain size, and is unlinked otherwise."""
     cdef Control *control = store.control
@@ -30,7 +43,7 @@ cdef void evict_oldest(Store *store) noexcept nogil:
     fence()                          # the other half of pin_segment
     if map_segment(store, file, entry.size, &mapping, False) != 0:
         reusable = False
-    elif load32(&header_of(mapping).pins) != 0:
+    elif load32(&header_of(mapping).pins) != 0 or (reusable and is_read_elsewhere(store, file)):
         control.unlinked_pinned += 1
         reusable = False
     if reusable and not holed(mapping):
@@ -102,7 +115,7 @@ cdef int take_file(Store *store, uint64_t size, uint64_t *file, Mapping **mappin
     pthread_mutex_lock(&store.maps_lock)
     if too_many_maps(store):
         sweep_mappings(store)
-    mapping[0] = add_mapping(store, file[0], base, size)
+    mapping[0] = add_mapping(store, file[0], base, size, -1)
     pthread_mutex_unlock(&store.maps_lock)
     if mapping[0] == NULL:
         munmap(base, size)
@@ -374,6 +387,8 @@ cdef void wake_sleepers(Store *store) noexcept nogil:
 
 
 cdef int lock_log(Store *store) noexcept nogil:
+    if store.read_only:
+        return -EROFS
     return recover_lock(store, lock_robust(&store.control.lock))
 
 

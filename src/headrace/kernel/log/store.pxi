@@ -8,6 +8,10 @@
 # other: either the reader backs off, or the writer unlinks the file instead of reusing it, and the
 # mapping of the reader keeps it alive. A process that dies while it holds pins leaves the count too
 # high; the only effect is that the file is unlinked rather than reused. Nothing waits for a pin.
+#
+# A process that may not write (`read_only`) cannot count itself there. It holds a lock for reading on each segment file
+# that it has mapped, which needs no right to write, and which the system releases with the process. The writer that
+# evicts a segment looks for such a lock as it looks at `pins`, in the same order.
 
 cdef struct Mapping:
     uint64_t file                    # 0 = free
@@ -15,6 +19,7 @@ cdef struct Mapping:
     size_t size
     Guarded *guarded
     long views                       # users in this process; it is unmapped only at zero
+    int lock                         # descriptor that holds the lock of a process that may not write; -1 none
 
 cdef struct Gate:                    # one station, or one chain, that writers must respect; see gates.pxi
     ChainHeader *chain
@@ -48,6 +53,7 @@ cdef struct Store:
     Guarded *names_guarded
     int segments_fd                  # directory that holds the segment files
     int queue_fd
+    bint read_only                   # nothing of the queue is written; all is mapped for reading
     char *place                      # path of the control file, as it was opened; NULL: not watched
     uint64_t place_device
     uint64_t place_inode
@@ -162,20 +168,32 @@ cdef uint64_t held_from(Store *store, uint64_t sequence) noexcept nogil:
 
 # --- mapped segment files -------------------------------------------------------------------------
 
-cdef int map_file(int directory, const char *name, size_t size, char **base) noexcept nogil:
-    """Map a whole file that must have exactly `size` bytes."""
-    cdef int fd = openat(directory, name, O_RDWR | O_CLOEXEC)
+cdef int map_file(Store *store, int directory, const char *name, size_t size, char **base, int *lock) noexcept nogil:
+    """Map a whole file that must be a regular one of exactly `size` bytes.
+
+    With `lock`, a process that may not write locks it first; the descriptor that holds the lock is left there, or -1.
+    """
+    cdef int fd = open_regular(directory, name, O_RDONLY if store.read_only else O_RDWR)
     cdef struct_stat status
     cdef void *where
+    cdef int error
     if fd < 0:
-        return -errno
+        return CODE_DAMAGED if errno == EINVAL else -errno
     if fstat(fd, &status) != 0 or <size_t>status.st_size != size:
         c_close(fd)
         return CODE_DAMAGED
-    where = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-    c_close(fd)
+    if lock != NULL and store.read_only and lock_to_read(fd) != 0:
+        error = errno
+        c_close(fd)
+        return -error
+    where = mmap(NULL, size, PROT_READ if store.read_only else PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+    error = errno
+    if lock != NULL and store.read_only and where != MAP_FAILED:
+        lock[0] = fd
+    else:
+        c_close(fd)
     if where == MAP_FAILED:
-        return -errno
+        return -error
     base[0] = <char *>where
     return 0
 
@@ -187,6 +205,7 @@ cdef int make_file(int directory, const char *name, size_t size, char **base) no
     cdef void *where
     if fd < 0:
         return -errno
+    give_rights(directory, fd)
     error = posix_fallocate(fd, 0, <long>size)
     if error != 0:
         c_close(fd)
@@ -202,8 +221,8 @@ cdef int make_file(int directory, const char *name, size_t size, char **base) no
     return 0
 
 
-cdef Mapping *add_mapping(Store *store, uint64_t file, char *base, size_t size) noexcept nogil:
-    """Register a file that the caller has mapped; NULL if memory is short. Under maps_lock."""
+cdef Mapping *add_mapping(Store *store, uint64_t file, char *base, size_t size, int lock) noexcept nogil:
+    """Register a file that the caller has mapped, and its lock; NULL if memory is short. Under maps_lock."""
     cdef Mapping **moved
     cdef Mapping *mapping
     if store.maps_count == store.maps_room:
@@ -218,6 +237,7 @@ cdef Mapping *add_mapping(Store *store, uint64_t file, char *base, size_t size) 
     mapping.file = file
     mapping.base = base
     mapping.size = size
+    mapping.lock = lock
     mapping.guarded = guard(base, size)
     store.maps[store.maps_count] = mapping
     store.maps_count += 1
@@ -238,6 +258,8 @@ cdef void drop_mapping(Store *store, int place) noexcept nogil:
         store.current = NULL
     unguard(mapping.guarded)
     munmap(mapping.base, mapping.size)
+    if mapping.lock >= 0:
+        c_close(mapping.lock)
     free(mapping)
     store.maps_count -= 1
     store.maps[place] = store.maps[store.maps_count]
@@ -274,20 +296,22 @@ cdef int map_segment(Store *store, uint64_t file, uint64_t size, Mapping **found
     cdef char name[32]
     cdef char *base = NULL
     cdef Mapping *mapping
-    cdef int error = 0
+    cdef int error = 0, lock = -1
     pthread_mutex_lock(&store.maps_lock)
     mapping = find_mapping(store, file)
     if mapping == NULL:
         segment_name(file, name)
-        error = map_file(store.segments_fd, name, size, &base)
+        error = map_file(store, store.segments_fd, name, size, &base, &lock)
         if error == 0 and not is_segment(store, base, file):
             munmap(base, size)
             error = CODE_DAMAGED
         if error == 0:
-            mapping = add_mapping(store, file, base, size)
+            mapping = add_mapping(store, file, base, size, lock)
             if mapping == NULL:
                 munmap(base, size)
                 error = -ENOMEM
+        if error != 0 and lock >= 0:
+            c_close(lock)
     if mapping != NULL and view:
         mapping.views += 1
     pthread_mutex_unlock(&store.maps_lock)
@@ -298,7 +322,8 @@ cdef int map_segment(Store *store, uint64_t file, uint64_t size, Mapping **found
 
 
 cdef void release_view(Store *store, Mapping *mapping) noexcept nogil:
-    add32(&header_of(mapping).pins, -1)
+    if not store.read_only:
+        add32(&header_of(mapping).pins, -1)
     pthread_mutex_lock(&store.maps_lock)
     mapping.views -= 1
     pthread_mutex_unlock(&store.maps_lock)
@@ -318,7 +343,8 @@ cdef int pin_segment(Store *store, uint64_t number, Entry *copy, Mapping **found
     error = map_segment(store, copy.file, copy.size, &mapping, True)
     if error != 0:
         return CODE_GONE if number < load64(&store.control.segment_oldest) else error
-    add32(&header_of(mapping).pins, 1)
+    if not store.read_only:
+        add32(&header_of(mapping).pins, 1)
     fence()
     if number < load64(&store.control.segment_oldest):
         release_view(store, mapping)
@@ -361,7 +387,7 @@ cdef void before_fork() noexcept nogil:
     while store != NULL:
         pthread_mutex_lock(&store.maps_lock)
         for i in range(store.maps_count):
-            if store.maps[i].views:
+            if store.maps[i].views and not store.read_only:
                 add32(&header_of(store.maps[i]).pins, <int>store.maps[i].views)
         store = store.following
     pthread_mutex_lock(&guarded_lock)

@@ -18,13 +18,18 @@ FAULTS = {
 
 @cython.final
 cdef class Mapped:
-    """A whole file, mapped and writable. If it is truncated, reads return zeros instead of ending the process."""
+    """A whole file, mapped, and writable unless it is `read_only`.
+
+    If it is truncated, reads return zeros instead of ending the process.
+    """
     cdef char *base
     cdef Py_ssize_t size
     cdef Guarded *guarded
+    cdef bint read_only
 
-    def __cinit__(self, int fd, Py_ssize_t size):
-        cdef void *where = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+    def __cinit__(self, int fd, Py_ssize_t size, bint read_only=False):
+        cdef void *where = mmap(NULL, size, PROT_READ if read_only else PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+        self.read_only = read_only
         install_sigbus()
         if where == MAP_FAILED:
             raise KernelError(-errno)
@@ -41,7 +46,7 @@ cdef class Mapped:
         return self.size
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
-        PyBuffer_FillInfo(buffer, self, self.base, self.size, 0, flags)
+        PyBuffer_FillInfo(buffer, self, self.base, self.size, self.read_only, flags)
 
     @property
     def holed(self):
@@ -72,6 +77,8 @@ cdef class Mapped:
     def wake(self, Py_ssize_t offset):
         """Add one to the word at `offset`, and wake every process that waits for it."""
         cdef uint32_t *word = self.word(offset)
+        if self.read_only:
+            raise KernelError(-EROFS)
         add32(word, 1)
         futex(word, FUTEX_WAKE, 0x7FFFFFFF, NULL)
 
