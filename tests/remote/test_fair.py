@@ -49,6 +49,19 @@ def test_who_sends_one_call_waits_for_one_call_of_each_other(make: Callable[[int
     assert len(done) == 102
 
 
+def test_an_idle_thread_that_was_given_work_already_counts_for_no_other_work(
+    make: Callable[[int], FairThreads],
+) -> None:
+    for _ in range(50):
+        threads, held, done = make(2), Held(), threading.Event()
+        threads.submit("ann", lambda _: None, None)
+        until(lambda threads=threads: not len(threads), "the first thread takes it")  # type: ignore[misc]
+        threads.submit("ann", held, None)
+        threads.submit("bob", lambda _, done=done: done.set(), None)
+        until(done.is_set, "bob is served while the call of ann hangs")
+        held.may_end.set()
+
+
 def test_one_principal_never_takes_all_threads(make: Callable[[int], FairThreads]) -> None:
     threads, held, done = make(3), Held(), threading.Event()
     for _ in range(10):

@@ -31,15 +31,14 @@ class FairThreads:
         self._waiting: OrderedDict[Hashable, deque[Work]] = OrderedDict()  # whose turn is next comes first
         self._running: Counter[Hashable] = Counter()
         self._threads: list[threading.Thread] = []
-        self._idle = 0
+        self._idle = self._pieces = 0  # threads that wait, and pieces
         self._lock = threading.Lock()
         self._is_work = threading.Condition(self._lock)
         self._is_closed = False
 
     def __len__(self) -> int:
         """How many pieces wait."""
-        with self._lock:
-            return sum(map(len, self._waiting.values()))
+        return self._pieces
 
     def check_room(self, who: Hashable) -> None:
         """Busy if too much waits for this principal."""
@@ -54,7 +53,8 @@ class FairThreads:
             if self._is_closed:
                 raise Busy
             self._waiting.setdefault(who, deque()).append((act, what))
-            if not self._idle and len(self._threads) < self._most:
+            self._pieces += 1
+            if self._pieces > self._idle and len(self._threads) < self._most:  # an idle thread may be about to take one
                 self._threads.append(threading.Thread(target=self._run, name=f"{self._name}_{len(self._threads)}"))
                 self._threads[-1].start()
             self._is_work.notify()
@@ -65,6 +65,7 @@ class FairThreads:
             self._is_closed = True
             if cancel:
                 self._waiting.clear()
+                self._pieces = 0
             self._is_work.notify_all()
         for thread in self._threads:
             thread.join()
@@ -96,6 +97,7 @@ class FairThreads:
                 self._idle -= 1
             work = self._waiting[who]
             piece = work.popleft()
+            self._pieces -= 1
             if work:
                 self._waiting.move_to_end(who)
             else:
