@@ -55,7 +55,7 @@ def test_an_idle_thread_that_was_given_work_already_counts_for_no_other_work(
     for _ in range(50):
         threads, held, done = make(2), Held(), threading.Event()
         threads.submit("ann", lambda _: None, None)
-        until(lambda threads=threads: not len(threads), "the first thread takes it")  # type: ignore[misc]
+        until(lambda threads=threads: not len(threads), "the first thread takes it")
         threads.submit("ann", held, None)
         threads.submit("bob", lambda _, done=done: done.set(), None)
         until(done.is_set, "bob is served while the call of ann hangs")
