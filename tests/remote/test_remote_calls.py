@@ -291,7 +291,7 @@ def test_a_put_that_finds_no_thread_to_wait_in_keeps_no_room(
     served.queue.station("s", "**", blocking=True, capacity=1)
     served.queue.put(b"1", feed="a")
     with monkeypatch.context() as patch:
-        patch.setattr(puts, "threading", SimpleNamespace(Thread=_NoThread))
+        patch.setattr(puts, "OnceThread", _NoThread)
         for _ in range(puts.BLOCKED_MAX + 1):
             assert isinstance(stranger.call(calls.PutOne("a", timeout_s=60.0), b"2"), replies.StillBlocked)
     told = stranger.call(calls.PutOne("a", timeout_s=0.1), b"2")
@@ -300,7 +300,7 @@ def test_a_put_that_finds_no_thread_to_wait_in_keeps_no_room(
 
 
 class _NoThread:
-    def __init__(self, **about: object) -> None: ...
+    def __init__(self, *about: object, **more: object) -> None: ...
 
     def start(self) -> None:
         raise RuntimeError("can't start new thread")

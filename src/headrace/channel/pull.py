@@ -110,7 +110,10 @@ class PullSupplier:
         number, worker = 0, self._worker
         try:
             while not worker.ending.wait(max(0.0, due_s - time.monotonic())):
-                self._tick()
+                try:
+                    self._tick()
+                except Exception as error:  # noqa: BLE001 - the thread goes on, whatever it was
+                    worker.fail("an unexpected error", error)
                 before = number
                 number, due_s = next_tick(begin_s, self._every_s, time.monotonic(), worker.failures_in_a_row)
                 self._skipped += number - before - 1

@@ -106,6 +106,8 @@ class PushConsumer:
             raise
         except HeadraceError as error:
             self._worker.fail("the station failed", error)
+        except Exception as error:  # noqa: BLE001 - the thread goes on, whatever it was
+            self._worker.fail("an unexpected error", error)
 
     def _call_with_each(self, batch: Batch) -> None:
         for product in batch:

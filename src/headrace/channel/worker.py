@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from headrace.errors import HeadraceError
+from headrace.guard import OnceThread
 
 INTERVAL_S = 60.0
 
@@ -50,7 +51,7 @@ class Worker:
         self.errors = ErrorLog(logger)
         self.failures_in_a_row = 0  # the caller resets it after a success
         self.ending = threading.Event()
-        self.thread = threading.Thread(target=run, name=name, daemon=True)
+        self.thread = OnceThread(run, name)
 
     @property
     def is_running(self) -> bool:

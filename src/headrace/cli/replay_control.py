@@ -8,7 +8,6 @@ The folder of the socket belongs to one user, so only that user commands it.
 import contextlib
 import os
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ import msgspec
 
 from headrace.decoding import Decoder
 from headrace.errors import HeadraceError, OptionError, ReplayError
+from headrace.guard import OnceThread
 from headrace.timing.replay.run import folder, run_text
 from headrace.timing.replay.spacing import speed_text
 from headrace.units import format_time
@@ -68,7 +68,7 @@ def controlled(replay: "Replay", run: int) -> Iterator[None]:
             os.unlink(address)  # of a process that was killed
         listener.bind(address)
         listener.listen(8)
-        server = threading.Thread(target=_serve, args=(listener, replay), name="headrace-control", daemon=True)
+        server = OnceThread(_serve, "headrace-control", args=(listener, replay))
         server.start()
         try:
             yield

@@ -15,7 +15,6 @@ import os
 import select
 import sys
 import termios
-import threading
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.errors import HeadraceError
+from headrace.guard import OnceThread
 from headrace.timing.replay.spacing import AS_FAST_AS_POSSIBLE, SPEED_MAX, SPEED_MIN
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def keys(replay: "Replay") -> Iterator[None]:
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     ended, wake = os.pipe()
-    thread = threading.Thread(target=_listen, args=(replay, terminal, ended), name="headrace-keys", daemon=True)
+    thread = OnceThread(_listen, "headrace-keys", args=(replay, terminal, ended))
     click.echo(HELP, err=True)
     tty.setcbreak(terminal)
     thread.start()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.cli.output import echo_json
 from headrace.cli.replay_control import progress_values
+from headrace.guard import OnceThread
 from headrace.product.product import utc
 from headrace.timing.replay.spacing import speed_text
 from headrace.units import format_count, format_latency
@@ -48,7 +49,7 @@ def _lines(replay: "Replay") -> Iterator[None]:
         while not ended.wait(_EACH_S):
             echo_json({"progress": progress_values(replay)})
 
-    thread = threading.Thread(target=tell, name="headrace-progress", daemon=True)
+    thread = OnceThread(tell, "headrace-progress")
     thread.start()
     try:
         yield

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from headrace.cli.failure import notice
 from headrace.errors import BlockedError, ProductDamagedError, SiteUnreachableError
+from headrace.guard import OnceThread
 from headrace.units import parse_age
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def stop_when_unread(stop: Callable[[], None]) -> threading.Event:
     except OSError:  # not a file at all
         return unread
     if stat.S_ISFIFO(os.fstat(output).st_mode):
-        threading.Thread(target=_wait_for_hangup, args=(output, stop, unread), daemon=True).start()
+        OnceThread(_wait_for_hangup, "headrace-hangup", args=(output, stop, unread)).start()
     return unread
 
 

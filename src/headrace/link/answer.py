@@ -12,12 +12,12 @@ Datagram endpoints (udp, quic) cannot be asked: they count as if they might answ
 import errno
 import selectors
 import socket
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple
 
+from headrace.guard import OnceThread
 from headrace.link.endpoint import DATAGRAMS, UNIX, Endpoint, parse_endpoint
 
 _INIT, _VERSION, _CLIENT = 1, 9, 2
@@ -119,7 +119,7 @@ def _addresses(endpoint: Endpoint, is_over: Callable[[], bool]) -> list[_Address
         return [(socket.AF_UNIX, endpoint.host)]
     if found := _looked_up(endpoint, socket.AI_NUMERICHOST):
         return found
-    lookup = threading.Thread(target=lambda: found.extend(_looked_up(endpoint)), name="headrace-lookup", daemon=True)
+    lookup = OnceThread(lambda: found.extend(_looked_up(endpoint)), "headrace-lookup")
     lookup.start()
     while lookup.is_alive() and not is_over():
         lookup.join(_WAKE_S)

@@ -11,11 +11,12 @@ from typing import IO
 
 import msgspec
 
+from headrace.decoding import Decoder
 from headrace.files import open_to_read
 from headrace.link.audit import Entry
 from headrace.link.audit_files import SERIES, Series, lines_of, paths_of
 
-_decoder = msgspec.json.Decoder(Entry)
+_DECODER: Decoder[Entry] = Decoder(Entry, encoding="json")
 
 
 def entries_of(folder: Path) -> Iterator[Entry]:
@@ -26,8 +27,8 @@ def entries_of(folder: Path) -> Iterator[Entry]:
 def _decoded(lines: Iterator[bytes]) -> Iterator[Entry]:
     for line in lines:
         try:
-            yield _decoder.decode(line)
-        except (msgspec.MsgspecError, RecursionError):
+            yield _DECODER.decode(line)
+        except msgspec.DecodeError:
             continue
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import zenoh
 
+from headrace.guard import GuardedThread, counted, guarded
+
 _AFTER_S = (1.0, 4.0)  # soon, and once more when the routers should be quiet
 
 log = logging.getLogger("headrace.fabric")
@@ -48,8 +50,8 @@ class Declarations:
         self._all: list[Declared] = []
         self._due = threading.Event()
         self._stopped = threading.Event()
-        self._listener: Any = session.info.declare_transport_events_listener(self._see)
-        self._thread = threading.Thread(target=self._run, name="headrace-declare")
+        self._listener: Any = session.info.declare_transport_events_listener(guarded(self._see))
+        self._thread = GuardedThread(self._run, "headrace-declare", until=self._stopped.is_set)
         self._thread.start()
 
     def add(self, declare: Callable[[], Any]) -> Declared:
@@ -83,10 +85,11 @@ class Declarations:
     def renew(self) -> None:
         with self._lock:
             for declared in self._all:
-                try:
-                    declared.renew()
-                except zenoh.ZError as error:
-                    log.error("a declaration was not renewed: %s", error)
+                with counted("headrace-declare"):  # the others must be declared
+                    try:
+                        declared.renew()
+                    except zenoh.ZError as error:
+                        log.error("a declaration was not renewed: %s", error)
 
     def close(self) -> None:
         self._stopped.set()

@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple
 
 from headrace.errors import OptionError
+from headrace.guard import guarded
 from headrace.link.endpoint import SECURE, check_endpoint, is_loopback
 
 Scouting = Literal["off", "answer", "link"]
@@ -86,7 +87,7 @@ def scouted(seen: Callable[[Nearby], None]) -> Iterator[str | None]:
     def hear(hello: zenoh.Hello) -> None:
         seen(Nearby(str(hello.zid), tuple(map(str, hello.locators[:_ENDPOINTS_MAX]))))
 
-    handler: Any = zenoh.handlers.Callback(hear, indirect=False)  # the stub of `scout` lacks it
+    handler: Any = zenoh.handlers.Callback(guarded(hear), indirect=False)  # the stub of `scout` lacks it
     with ExitStack() as asking:
         for interface in (_ALL, _LOOPBACK):
             scout = zenoh.scout(handler, what="router|peer", config=_config(group, interface))

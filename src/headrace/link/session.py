@@ -28,6 +28,7 @@ from typing import Any, Literal, get_args
 import zenoh
 
 from headrace.errors import FabricError, OptionError
+from headrace.guard import guarded
 from headrace.link.credentials import TlsTerms, UserTerms, check_tls
 from headrace.link.diagnosis import all_refuse, all_speak, explain_connecting, explain_listening
 from headrace.link.endpoint import SECURE, Endpoint, check_endpoint, parse_endpoint
@@ -179,7 +180,7 @@ def _open_client(terms: SessionTerms) -> zenoh.Session:
 
     If that takes longer than a second, a warning says who is waited for.
     """
-    notice = threading.Timer(_NOTICE_S, _note_waiting, (terms,))
+    notice = threading.Timer(_NOTICE_S, guarded(_note_waiting), (terms,))
     notice.daemon = True
     if terms.timeout_s >= _PATIENT_S:
         notice.start()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.errors import HeadraceError
+from headrace.guard import GuardedThread
 from headrace.kernel import _kernel as kernel
 from headrace.log.explain import segment_path
 from headrace.log.place import check_place
@@ -91,7 +92,7 @@ class Flusher:
         self._mind_stations, self._save_stations = mind_stations, save_stations
         self._ending = threading.Event()
         self.failure: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="headrace-flush", daemon=True)
+        self._thread = GuardedThread(self._run, "headrace-flush", until=self._ending.is_set, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:

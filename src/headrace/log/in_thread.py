@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from headrace.errors import BlockedError
+from headrace.guard import OnceThread
 from headrace.log.seams import Timeout
 from headrace.units import parse_age
 
@@ -37,7 +38,7 @@ def started(function: Callable[[], Result], name: str) -> "Future[Result]":
             else:
                 future.set_result(result)
 
-    threading.Thread(target=run, name=f"headrace-{name}", daemon=True).start()
+    OnceThread(run, f"headrace-{name}").start()
     return future
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 import zenoh
 
 from headrace.errors import FeedError, HeadraceError, QueueMovedError
+from headrace.guard import GuardedThread
 from headrace.link.keys import OWN, listening_key
 from headrace.product.feed import FeedPattern
 from headrace.queue import Queue
@@ -45,7 +46,7 @@ class Quench:
         self._noted: dict[str, int] | None = None
         self._look_once()
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="headrace-quench")
+        self._thread = GuardedThread(self._run, "headrace-quench", until=self._stopped.is_set)
         self._thread.start()
 
     @property

@@ -26,6 +26,7 @@ import numpy as np
 import zenoh
 
 from headrace.errors import FabricError, HeadraceError
+from headrace.guard import FAILURES, GuardedThread, counted
 from headrace.link.keys import OWN, beat_key, live_key
 from headrace.link.quotas import QuotaTable, refused
 from headrace.payload.compression.link import ENCODING, shrunk
@@ -182,8 +183,10 @@ class Streams:
         self._streams = {OWN: self._make(OWN, Selection(origin=site), _SHARED)}
         self._subscribed: dict[str, float] = {}  # by stream: when it last had a subscriber
         self._waiter = queue.follow(queue.next)
-        self._threads = [threading.Thread(target=target, name=f"headrace-{target.__name__.strip('_')}")
-                         for target in (self._send, self._beat)]  # fmt: skip
+        self._threads = [
+            GuardedThread(run, name, until=self._stopped.is_set)
+            for run, name in ((self._send, "headrace-send"), (self._beat, "headrace-beat"))
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -261,14 +264,19 @@ class Streams:
             if not self._stopped.is_set():
                 log.debug("stream %s: %s", stream.name, error)
                 self._stopped.wait(0.5)
+        except Exception as error:  # noqa: BLE001 the other streams must advance
+            stream.problem = f"{type(error).__name__}: {error}"
+            FAILURES.note("headrace-send", error)
+            self._stopped.wait(0.5)
 
     def _beat(self) -> None:
         while not self._stopped.wait(self._beat_s):
             for stream in self.all():
-                try:
-                    stream.beat()
-                except zenoh.ZError as error:
-                    log.error("stream %s: %s", stream.name, error)
+                with counted("headrace-beat"):  # the others must be heard of
+                    try:
+                        stream.beat()
+                    except zenoh.ZError as error:
+                        log.error("stream %s: %s", stream.name, error)
             try:
                 with self._lock:
                     self._end_idle(_IDLE_S)

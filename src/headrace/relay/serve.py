@@ -22,6 +22,7 @@ import msgspec
 import zenoh
 
 from headrace.errors import FabricError, HeadraceError, OptionError, SelectionError
+from headrace.guard import FAILURES, GuardedThread, guarded
 from headrace.link.access import principal_in
 from headrace.link.declarations import Declarations
 from headrace.link.keys import log_key
@@ -102,8 +103,11 @@ class Server:
         self.started_ns, self._beat_s = started_ns or log_of(queue).now_ns(), beat_s
         self._backlog: backlog.Queue[zenoh.Query | None] = backlog.Queue(_BACKLOG)
         self.answered = self.refused = 0
-        self._queryable = declarations.add(lambda: session.declare_queryable(key, self._take, complete=True))
-        self._threads = [threading.Thread(target=self._run, name=f"headrace-log-{i}") for i in range(_THREADS)]
+        self._is_closed = False
+        self._queryable = declarations.add(lambda: session.declare_queryable(key, guarded(self._take), complete=True))
+        self._threads = [
+            GuardedThread(self._run, f"headrace-log-{i}", until=lambda: self._is_closed) for i in range(_THREADS)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -142,8 +146,8 @@ class Server:
         except (HeadraceError, OSError) as error:  # about this site's files
             log.error("a query failed: %s", error)
             self._refuse(received, b"the site failed; read its log")
-        except Exception:  # whatever it is, the next query must be served
-            log.exception("a query failed")
+        except Exception as error:  # noqa: BLE001 whatever it is, the next query must be served
+            FAILURES.note(threading.current_thread().name, error)
             self._refuse(received, b"the site failed; read its log")
 
     def _refuse(self, query: zenoh.Query, why: bytes) -> None:
@@ -206,6 +210,7 @@ class Server:
         )  # fmt: skip
 
     def close(self) -> None:
+        self._is_closed = True
         self._queryable.undeclare()
         for _ in self._threads:
             self._backlog.put(None)

@@ -9,6 +9,7 @@ from typing import Any
 import zenoh
 from zenoh.handlers import Callback
 
+from headrace.guard import guarded
 from headrace.link.audit import Audit
 
 
@@ -21,4 +22,4 @@ def note_joins(session: zenoh.Session, audit: Audit) -> Any:
         link = event.link
         audit.note(action, str(link.zid), principal=link.auth_identifier, peer=str(link.dst))
 
-    return session.info.declare_link_events_listener(Callback(note, indirect=False), history=True)
+    return session.info.declare_link_events_listener(Callback(guarded(note), indirect=False), history=True)

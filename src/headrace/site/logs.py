@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from headrace.guard import GuardedThread
 from headrace.site.log_limit import RateLimit, raised_at
 from headrace.text import visible, visible_lines
 from headrace.units import format_count
@@ -102,7 +103,13 @@ def begin_logs(level: str, file: Path | None, per_second: float) -> logging.Hand
                 _summarise(old, each)
         old.close()
     atexit.register(_summarise, handler, limit)
-    threading.Thread(target=_summarise_regularly, args=(handler, limit), name="headrace-logs", daemon=True).start()
+    GuardedThread(
+        _summarise_regularly,
+        "headrace-logs",
+        args=(handler, limit),
+        until=lambda: handler not in root.handlers,
+        daemon=True,
+    ).start()
     root.setLevel(level.upper())
     root.propagate = False
     return handler

@@ -20,6 +20,7 @@ its age says when. Kinds:
     disk          the disk refused a flush, or the queue is gone
     stream        the site does not send, because its queue cannot be read
     progress      the progress of the requests cannot be saved
+    thread        a thread has outlived an error that nobody expected (guard.py)
     function      a function of a selection has failed; a station or a channel names one that this site does not have
     rights        a request asks for more than a site lets this one receive
     clock         the time of the site is not known to a bound; a time server lies, or does not reply
@@ -39,6 +40,7 @@ from functools import lru_cache
 import msgspec
 
 from headrace.errors import QueueError
+from headrace.guard import FAILURES
 from headrace.link.rights import Feeds, Rule, may_come_in
 from headrace.product.cause import CHOSEN, REFUSED_HERE, Cause, LostBy, by_cause
 from headrace.queue import Queue
@@ -53,6 +55,7 @@ from headrace.site.map import Map, Node
 from headrace.units import format_count, format_size
 
 _RANGES = 3  # lost ranges in a text
+_FAILURES_MAX = 20  # of threads
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -117,6 +120,15 @@ def _queue_problems(queue: Queue, receiver: Receiver, too_large: TooLarge, now: 
             "put such products in parts; readers and stations of this queue receive them",
             _age(too_large.latest_at, now),
         )  # fmt: skip
+
+
+def thread_problems(now: float) -> tuple[Problem, ...]:
+    """What the threads of this process have outlived."""
+    remedy = "the thread goes on; the log has the first of each kind with its traceback: please report it"
+    failures = FAILURES.all()[:_FAILURES_MAX]
+    return tuple(
+        Problem("thread", f"{each.where} {each.cause}", str(each), remedy, _age(each.at, now)) for each in failures
+    )
 
 
 def _function_problems(queue: Queue) -> Iterator[Problem]:

@@ -41,7 +41,7 @@ from headrace.remote.server.server import RemoteServer, RemoteServerStatistics
 from headrace.site.clock_problems import clock_problems
 from headrace.site.describe import describe, request_lags
 from headrace.site.joins import note_joins
-from headrace.site.problems import site_problems
+from headrace.site.problems import site_problems, thread_problems
 from headrace.site.quota_problems import quota_problems
 from headrace.site.watch import Watch
 from headrace.timing.clock.keeper import Keeper
@@ -184,7 +184,8 @@ class Site:
 
     def _problems(self, links: Sequence[Problem]) -> tuple[Problem, ...]:
         now = time.monotonic()
-        others = (*links, *clock_problems(self._keeper), *quota_problems(self._remote.refusals(), now))
+        quotas = quota_problems(self._remote.refusals(), now)
+        others = (*links, *clock_problems(self._keeper), *quotas, *thread_problems(now))
         return site_problems(
             self._queue, self._streams, self._receiver, self._too_large, others, now, self._rules,
         )  # fmt: skip

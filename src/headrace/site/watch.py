@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import zenoh
 
+from headrace.guard import GuardedThread, counted
 from headrace.link.presence import sites_present
 from headrace.link.reach import Reach, Unlinked
 from headrace.link.session import SessionTerms
@@ -56,23 +57,17 @@ class Watch:
         self._seen: dict[Key, _Seen] = {}
         self.links: tuple[Problem, ...] = ()  # also of the sites that they lead to
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="headrace-watch")
+        self._thread = GuardedThread(self._run, "headrace-watch", until=self._stopped.is_set)
         self._thread.start()
 
     def _run(self) -> None:
-        failure = ""
         while not self._stopped.wait(_LOOK_S):
-            try:
+            with counted("headrace-watch"):  # whatever it is, the next look may succeed
                 unlinked = self._reach.look() if self._reach is not None else ()
                 self.links = (*map(_link_problem, unlinked), *_namesakes(self._session, self._name))
                 self.note(self._find(self.links), time.monotonic())
                 self._save()
                 self._memory.look(time.monotonic())
-                failure = ""
-            except Exception as error:  # noqa: BLE001 whatever it is, the next look may succeed
-                if str(error) != failure:
-                    log.error("the problems of the site are not known: %s", error)
-                failure = str(error)
 
     def note(self, problems: Sequence[Problem], now: float) -> None:
         """Log what is new, what has changed and what is over."""

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from headrace.errors import HeadraceError, OptionError, QueueClosedError
+from headrace.guard import GuardedThread
 from headrace.queue.interface import AnyQueue
 from headrace.remote import connect
 from headrace.slices.algorithms import load_algorithm
@@ -93,7 +94,7 @@ class Balancer:
     def start(self) -> Self:
         """Balance in a thread."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self.run, name="headrace-balancer", daemon=True)
+            self._thread = GuardedThread(self.run, "headrace-balancer", until=self._ending.is_set, daemon=True)
             self._thread.start()
         return self
 

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headrace.errors import HeadraceError
+from headrace.guard import OnceThread
 from headrace.log.follow import AnyFollower
 from headrace.product.batch import Batch
 from headrace.queue.interface import AnyQueue
@@ -66,7 +67,7 @@ class Intake:
         self._removed: list[Slices] = []
         self._change = 0
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="headrace-intake", daemon=True)
+        self._thread = OnceThread(self._run, "headrace-intake")
         self.position = 0  # of the front
 
     def start(self) -> None:

@@ -28,6 +28,7 @@ from typing import Literal, Self, Unpack
 import numpy as np
 
 from headrace.errors import HeadraceError, ShareError, SiteUnreachableError
+from headrace.guard import OnceThread
 from headrace.queue.interface import AnyQueue
 from headrace.remote import connect
 from headrace.share.interface import AnyShare, Progress, ShareOptions
@@ -126,7 +127,7 @@ class ProcessingNode:
         if self._stopping.is_set():
             raise ShareError("the node was stopped, or has ended", "make another one")
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="headrace-node", daemon=True)
+            self._thread = OnceThread(self._run, "headrace-node")
             self._thread.start()
         return self
 
@@ -192,7 +193,7 @@ class ProcessingNode:
             if self._balancer is not None:
                 assert self._confirming.seat is not None
                 self._balancer.stand_by(self._confirming.seat.number).start()
-            threading.Thread(target=self._watch, name="headrace-watch", daemon=True).start()
+            OnceThread(self._watch, "headrace-watch").start()
             while True:
                 if self._stopping.is_set():
                     self._leave()

@@ -23,6 +23,7 @@ from ctypes import c_double, c_int64
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from headrace.guard import OnceThread
 from headrace.log.records import Names, rows_of
 from headrace.product.batch import Batch
 from headrace.remote.protocol.products import batch_of, products_of
@@ -62,7 +63,7 @@ class ProcessWorker:
         theirs.close()
         self._tasks = threading.Semaphore(0)
         self._is_stopped = False
-        threading.Thread(target=self._talk, name="headrace-work", daemon=True).start()
+        OnceThread(self._talk, "headrace-work").start()
 
     def begin(self, task: Task) -> None:
         self.task, self._stop.value, self._stop_s = task, PRODUCTS_MAX, math.inf

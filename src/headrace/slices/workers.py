@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from headrace.guard import OnceThread
 from headrace.slices.tasks import (
     PRODUCTS_MAX,
     TASK_NS_MAX,
@@ -84,7 +85,7 @@ class ThreadWorker:
         self._work, self._batches, self._finished = work, batches, finished
         self._pulse, self._is_given_up = Pulse(), False
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name="headrace-work", daemon=True).start()
+        OnceThread(self._run, "headrace-work").start()
 
     def begin(self, task: Task) -> None:
         self.task, self._pulse.stop = task, PRODUCTS_MAX
@@ -122,7 +123,7 @@ class Loop:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.tasks: weakref.WeakSet[Any] = weakref.WeakSet()  # of workers
-        self._thread = threading.Thread(target=self.loop.run_forever, name="headrace-loop", daemon=True)
+        self._thread = OnceThread(self.loop.run_forever, "headrace-loop")
         self._thread.start()
 
     def is_held_by_another(self, task: "asyncio.Task[Any] | None") -> bool:

@@ -9,6 +9,8 @@ import threading
 import weakref
 from typing import Protocol
 
+from headrace.guard import GuardedThread, counted
+
 BEAT_S = 0.25
 
 
@@ -31,7 +33,7 @@ class Heartbeat:
         with self._lock:
             self._alive.add(consumer)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="headrace-heartbeat", daemon=True)
+                self._thread = GuardedThread(self._run, "headrace-heartbeat", until=lambda: False, daemon=True)
                 self._thread.start()
 
     def remove(self, consumer: Beating) -> None:
@@ -47,7 +49,8 @@ class Heartbeat:
                     self._thread = None
                     return
             while alive:
-                alive.pop()._beat()  # drop each reference at once: this thread must not keep a consumer alive
+                with counted("headrace-heartbeat"):  # one consumer that fails must not cost the others their leases
+                    alive.pop()._beat()  # drop each reference at once: this thread must not keep a consumer alive
 
     def after_fork_in_child(self) -> None:
         """A forked child has neither the thread nor the consumers, and must not keep their locks."""

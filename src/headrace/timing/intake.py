@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard
 
 from headrace.errors import OptionError
+from headrace.guard import OnceThread
 from headrace.log.seams import Timeout
 from headrace.product.batch import Batch
 from headrace.station.leases import Leased
@@ -97,7 +98,7 @@ class Intake:
         with self._changed:
             for number in range(len(self.sources)):
                 if number not in self._running and number not in self._ended and not self.stopping.is_set():
-                    thread = threading.Thread(target=self._run, args=(number,), name="headrace-intake", daemon=True)
+                    thread = OnceThread(self._run, "headrace-intake", args=(number,))
                     self._running[number] = thread
                     thread.start()
 

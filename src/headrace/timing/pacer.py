@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from headrace.errors import HeadraceError, LeaseLostError
+from headrace.guard import GuardedThread
 from headrace.kernel import _kernel as kernel
 from headrace.product.joined import JoinedBatch, leases_of
 from headrace.timing.intake import Bounds, Source, is_consumer
@@ -102,7 +103,9 @@ class Pacer(OrderedStream):
         self._done.append(batch)
         if self._acks is None and any(is_consumer(each) for each in self._intake.sources):
             terms = weakref.ref(self), self._intake.stopping
-            self._acks = threading.Thread(target=_acknowledge, args=terms, name="headrace-acks", daemon=True)
+            self._acks = GuardedThread(
+                _acknowledge, "headrace-acks", args=terms, until=self._intake.stopping.is_set, daemon=True
+            )
             self._acks.start()
 
     def _finish_all(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Protocol
 
 from headrace.errors import HeadraceError
+from headrace.guard import GuardedThread
 from headrace.payload.fragments.receipt import Receipt, decode_receipt
 from headrace.product.batch import Batch
 
@@ -29,12 +30,15 @@ class Listener:
         self._came: deque[Receipt] = deque()
         self._is_woken = threading.Event()
         self._error: HeadraceError | None = None
+        self._is_stopped = False
         self._follower: Following | None = None
         self._thread: threading.Thread | None = None
 
     def start(self, follower: Following) -> None:
         self._follower = follower
-        self._thread = threading.Thread(target=self._listen, args=(follower,), name="headrace-receipts", daemon=True)
+        self._thread = GuardedThread(
+            self._listen, "headrace-receipts", args=(follower,), until=lambda: self._is_stopped, daemon=True
+        )
         self._thread.start()
 
     def take(self) -> Iterator[Receipt]:
@@ -50,6 +54,7 @@ class Listener:
         self._is_woken.wait(timeout_s)
 
     def stop(self) -> None:
+        self._is_stopped = True
         for _ in range(_STOPS):
             if self._follower is not None and self._thread is not None and self._thread.is_alive():
                 self._follower.stop()

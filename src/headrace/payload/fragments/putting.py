@@ -10,12 +10,12 @@ Threads that wait for a site are daemons. A program that ends closes its connect
 """
 
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, Unpack
 
+from headrace.guard import OnceThread
 from headrace.log.append import Receipt
 from headrace.log.columns import PutColumns, Texts
 from headrace.log.config import QueueConfig
@@ -112,7 +112,7 @@ def _begun(put: Callable[[], Receipt]) -> "Future[Receipt]":
         except BaseException as error:  # noqa: BLE001 - for the thread that takes it
             future.set_exception(error)
 
-    threading.Thread(target=run, name="headrace-put", daemon=True).start()
+    OnceThread(run, "headrace-put").start()
     return future
 
 

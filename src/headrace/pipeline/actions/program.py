@@ -11,11 +11,12 @@ import select
 import signal
 import subprocess
 import termios
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from headrace.guard import OnceThread
 
 STDERR_BYTES = 400  # the end of it that is kept
 _POLL_S = 0.2  # how often a program that reads nothing is checked for its end
@@ -53,7 +54,7 @@ class Program:
         self._input = self._process.stdin.fileno()
         os.set_blocking(self._input, False)
         self._stderr = b""
-        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener = OnceThread(self._listen, "headrace-pipe-errors")
         self._listener.start()
 
     def give(self, data: bytes, timeout_s: float) -> None:

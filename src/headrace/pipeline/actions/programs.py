@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from headrace.guard import GuardedThread
 from headrace.pipeline.actions.command_line import Command, CommandLine, Refuse
 from headrace.pipeline.rules.rule import PROGRAMS, PipeAction
 from headrace.pipeline.rules.template import template
@@ -74,7 +75,7 @@ class Programs:
             self._lines[line] = group
             self._lines.move_to_end(line)
             if self._reaper is None:
-                self._reaper = threading.Thread(target=self._reap, name="headrace-pipe-idle", daemon=True)
+                self._reaper = GuardedThread(self._reap, "headrace-pipe-idle", until=self._over.is_set, daemon=True)
                 self._reaper.start()
 
     def forget(self, line: CommandLine) -> None:

@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.errors import PipelineError, RuleError
+from headrace.guard import GuardedThread
 from headrace.pipeline.actions import DeadLetters, Performer, performer
 from headrace.pipeline.actions.programs import Programs, groups_of
 from headrace.pipeline.actions.table import TablePerformer
@@ -70,7 +71,9 @@ class Job:
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self.ending = threading.Event()  # a signal handler may set it: then `wait` returns
-        self._updater = threading.Thread(target=self._update_regularly, name="headrace-status", daemon=True)
+        self._updater = GuardedThread(
+            self._update_regularly, "headrace-status", until=self._stopped.is_set, daemon=True
+        )
         self.statuses = [RuleStatus(rule.name) for rule in file.enabled]
 
     def start(self) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from headrace.guard import GuardedThread
 from headrace.relay.receive.counts import UpstreamStatistics
 from headrace.relay.receive.failover import LOOK_S, Failover, Running
 from headrace.relay.receive.standby import Served, Standby
@@ -41,7 +42,7 @@ class FailoverThread:
         self._upstreams: dict[str, UpstreamThread] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"headrace-failover-{name}")
+        self._thread = GuardedThread(self._run, f"headrace-failover-{name}", until=self._stopped.is_set)
         self._make: Callable[[], Failover] = partial(
             Failover, name, sites, time.monotonic, serve=self._serve, stand_by=self._stand_by, is_present=is_present,
             takes_from_us=takes_from_us,

@@ -16,6 +16,7 @@ from functools import partial
 import zenoh
 
 from headrace.errors import FabricError, HeadraceError
+from headrace.guard import GuardedThread, OnceThread, guarded
 from headrace.link.audit import Audit
 from headrace.link.declarations import Declarations
 from headrace.link.keys import site_key, site_of
@@ -105,9 +106,9 @@ class Receiver:
         )
         self._failovers = {request.name: self._add_failover(request) for request in requests if request.has_failover}
         self._tokens = declarations.add(
-            lambda: session.liveliness().declare_subscriber(site_key("*", "*"), self._see, history=True)
+            lambda: session.liveliness().declare_subscriber(site_key("*", "*"), guarded(self._see), history=True)
         )
-        self._saver = threading.Thread(target=self._save_regularly, name="headrace-progress")
+        self._saver = GuardedThread(self._save_regularly, "headrace-progress", until=self._stopped.is_set)
         self._saver.start()
         for failover in self._failovers.values():
             failover.start()
@@ -148,7 +149,7 @@ class Receiver:
             self._present.add(name)
             if name not in self._meeting:
                 self._meeting.add(name)
-                threading.Thread(target=self._meet, args=(name,), daemon=True).start()
+                OnceThread(self._meet, "headrace-meet", args=(name,)).start()
 
     def _meet(self, name: str) -> None:
         """Request from a site that appeared what was put there, and what it holds of origins that are away."""

@@ -18,6 +18,7 @@ import zenoh
 from zenoh.handlers import Callback
 
 from headrace.errors import FabricMessageError
+from headrace.guard import FAILURES, GuardedThread, guarded
 from headrace.link.declarations import Declarations, Declared
 from headrace.link.keys import beat_key, feed_of, listening_key, live_key
 from headrace.payload.compression.link import ENCODING, unfolded
@@ -86,7 +87,7 @@ class UpstreamThread:
         self._dictionaries: dict[str, SiteDictionaries] = {}
         self._subscribers: list[Declared] = []
         self._stopped, self._appeared = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"headrace-from-{upstream.site}")
+        self._thread = GuardedThread(self._run, f"headrace-from-{upstream.site}", until=self._stopped.is_set)
         self._perform: dict[type[Action], Callable[[Any], Any]] = {
             Ask: lambda action: self._client(action.site).query(action.query, action.kind),
             ReadLog: self._read_log,
@@ -166,8 +167,8 @@ class UpstreamThread:
                 self._drive()
             except Stopped:
                 break
-            except Exception as error:  # nothing that a site sends may end the thread
-                log.exception("site %s: an unexpected error; it begins again", self.site)
+            except Exception as error:  # noqa: BLE001 nothing that a site sends may end the thread
+                FAILURES.note(self._thread.name, error)
                 self.statistics.state, self.statistics.problem = "unreachable", repr(error)
                 self._stopped.wait(_RESTART_S)
         self._unsubscribe()
@@ -237,10 +238,10 @@ class UpstreamThread:
         self._subscribers = [
             self._declarations.add(lambda: self._session.liveliness().declare_token(listening)),
             self._declarations.add(
-                lambda: self._session.declare_subscriber(live, Callback(self._hear_page, indirect=False))
+                lambda: self._session.declare_subscriber(live, Callback(guarded(self._hear_page), indirect=False))
             ),
             self._declarations.add(
-                lambda: self._session.declare_subscriber(beat, Callback(self._hear_beat, indirect=False))
+                lambda: self._session.declare_subscriber(beat, Callback(guarded(self._hear_beat), indirect=False))
             ),
         ]
 

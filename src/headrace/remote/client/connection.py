@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 import zenoh
 
 from headrace.errors import FabricError, FabricMessageError, HeadraceError, QueueClosedError
+from headrace.guard import OnceThread, guarded
 from headrace.link.access import principal_key
 from headrace.link.keys import call_key, client_key
 from headrace.log.records import Names
@@ -375,7 +376,7 @@ class Connection:
         """A link was made or broke. Runs on Zenoh's thread, which must not wait."""
         if event.kind == zenoh.SampleKind.DELETE and not self._closed.is_set():
             self._breaks += 1
-            threading.Thread(target=self._abandon, name="headrace-broken", daemon=True).start()
+            OnceThread(self._abandon, "headrace-broken").start()
 
     def _abandon(self) -> None:
         """Cancel all calls: those sent over a broken link may never get a reply, and Zenoh does not always notice."""
@@ -446,7 +447,7 @@ class Connection:
 
 def _directly(callback: Callable[[Any], None]) -> "zenoh.handlers.Callback[Any]":
     """A callback on Zenoh's own thread, rather than on one that the interpreter waits for at its end."""
-    return zenoh.handlers.Callback(callback, indirect=False)
+    return zenoh.handlers.Callback(guarded(callback), indirect=False)
 
 
 def _ignore(reply: zenoh.Reply) -> None:

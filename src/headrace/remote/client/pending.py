@@ -12,6 +12,7 @@ from typing import Any
 import zenoh
 
 from headrace.errors import FabricMessageError
+from headrace.guard import guarded
 from headrace.payload.compression.link import ENCODING, unfolded
 from headrace.relay.messages.page import PAGE_BYTES_MAX
 from headrace.remote.protocol.envelope import BUSY
@@ -60,9 +61,9 @@ class SlowReply(PendingReply):
         self._token = zenoh.CancellationToken()
         self.ended: Future[zenoh.Reply | None] = Future()  # has the reply, or None if there will be none
         session.get(
-            key, zenoh.handlers.Callback(self._end, self._end, indirect=False), payload=payload, attachment=head,
-            timeout=timeout_s, express=True, consolidation=_NONE, congestion_control=_BLOCK,
-            cancellation_token=self._token, encoding=encoding,
+            key, zenoh.handlers.Callback(guarded(self._end), guarded(self._end), indirect=False),
+            payload=payload, attachment=head, timeout=timeout_s, express=True, consolidation=_NONE,
+            congestion_control=_BLOCK, cancellation_token=self._token, encoding=encoding,
         )  # fmt: skip
 
     def _end(self, reply: zenoh.Reply | None = None) -> None:

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
 
+from headrace.guard import GuardedThread
 from headrace.log.in_thread import in_thread
 from headrace.remote.client.pending import PendingReply, RawReply, SlowReply
 
@@ -64,7 +65,7 @@ class Sender:
             if not has_ended:
                 self._acts.put(run)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="headrace-calls", daemon=True)
+                self._thread = GuardedThread(self._run, "headrace-calls", until=lambda: self._has_ended, daemon=True)
                 self._thread.start()
         if has_ended:
             run()

@@ -19,6 +19,7 @@ import zenoh
 
 from headrace.channel.supplier import Supplier
 from headrace.errors import FabricError, FabricMessageError
+from headrace.guard import GuardedThread, counted, guarded
 from headrace.link.declarations import Declarations
 from headrace.link.keys import client_in, client_key
 from headrace.link.quotas import QuotaTable
@@ -144,7 +145,7 @@ class Clients:
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._tokens = declarations.add(lambda: self._listen(session, client_key(site, "**")))
-        self._sweeper = threading.Thread(target=self._sweep, name="headrace-clients")
+        self._sweeper = GuardedThread(self._sweep, "headrace-clients", until=self._stopped.is_set)
         self._sweeper.start()
 
     # --- clients ----------------------------------------------------------------------------------
@@ -294,7 +295,7 @@ class Clients:
             self._present.clear()
             for client in self._clients.values():
                 client.gone_since = client.gone_since or time.monotonic()
-        return session.liveliness().declare_subscriber(key, self._see, history=True)
+        return session.liveliness().declare_subscriber(key, guarded(self._see), history=True)
 
     def _see(self, sample: zenoh.Sample) -> None:
         found = client_in(str(sample.key_expr))
@@ -340,9 +341,11 @@ class Clients:
                 unused = [served for client in self._clients.values() for served in _overdue(client, client.suppliers)]
                 self._forget(_FORGET_S)
             for consumer in overdue:
-                consumer.end(died=True)
+                with counted("headrace-clients"):
+                    consumer.end(died=True)
             for served in unused:
-                served.supplier.abandon()
+                with counted("headrace-clients"):
+                    served.supplier.abandon()
 
     def close(self) -> None:
         """End all consumers. Their clients did not detach, and may be at work: it counts as the death of a consumer."""

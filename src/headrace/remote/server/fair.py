@@ -8,18 +8,17 @@ A queue has room for WORK_MAX pieces, divided among those for whom something wai
 the caller hears Busy (`check_room`).
 """
 
-import logging
 import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from headrace.guard import FAILURES, GuardedThread
 from headrace.remote.server.pending_call import Busy
 
 WORK_MAX = 1024  # pieces that wait, as long as few principals share the threads
 SHARE_MIN = 16  # of each principal, however many there are
 
-log = logging.getLogger("headrace.remote.server")
 Work = tuple[Callable[[Any], None], Any]
 
 
@@ -55,7 +54,8 @@ class FairThreads:
             self._waiting.setdefault(who, deque()).append((act, what))
             self._pieces += 1
             if self._pieces > self._idle and len(self._threads) < self._most:  # an idle thread may be about to take one
-                self._threads.append(threading.Thread(target=self._run, name=f"{self._name}_{len(self._threads)}"))
+                name = f"{self._name}_{len(self._threads)}"
+                self._threads.append(GuardedThread(self._run, name, until=lambda: self._is_closed))
                 self._threads[-1].start()
             self._is_work.notify()
 
@@ -77,8 +77,8 @@ class FairThreads:
             who, (act, what) = found
             try:
                 act(what)
-            except Exception:  # the others must be served
-                log.exception("a call of a client failed")
+            except Exception as error:  # noqa: BLE001 the others must be served
+                FAILURES.note(self._name, error)
             finally:
                 self._end(who)
                 del act, what, found

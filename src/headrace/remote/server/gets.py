@@ -33,6 +33,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
+from headrace.guard import FAILURES, GuardedThread
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
 from headrace.remote.protocol.calls import Get
@@ -105,7 +106,7 @@ class WaitingGets:
         self.scans = FunctionScans()
         self._threads = FairThreads(THREADS, "headrace-consumer")
         names = [(self._run, "headrace-get")] * GET_THREADS + [(self._watch_times, "headrace-deadline")]
-        self._own_threads = [threading.Thread(target=run, name=name, daemon=True) for run, name in names]
+        self._own_threads = [GuardedThread(run, name, until=lambda: self._stopped, daemon=True) for run, name in names]
         for thread in self._own_threads:
             thread.start()
 
@@ -166,8 +167,8 @@ class WaitingGets:
                 if send is None:
                     return
                 send()
-            except Exception:  # the others go on, and so must this thread
-                log.exception("serving a remote consumer failed")
+            except Exception as error:  # noqa: BLE001 the others go on, and so must this thread
+                FAILURES.note("headrace-get", error)
 
     def _lead(self) -> Send | None:
         """Sleep until a get can be answered; what sends the reply. None when the site ends."""

@@ -20,6 +20,7 @@ from typing import Any
 import zenoh
 
 from headrace.errors import FabricError, HeadraceError
+from headrace.guard import GuardedThread, guarded
 from headrace.link.declarations import Declarations
 from headrace.link.keys import site_key
 from headrace.queue import Queue
@@ -69,7 +70,7 @@ class Membership:
         except zenoh.ZError:
             self._own.close()
             raise
-        self._thread = threading.Thread(target=self._run, name="headrace-members")
+        self._thread = GuardedThread(self._run, "headrace-members", until=lambda: self._is_stopped)
         self._thread.start()
 
     def __len__(self) -> int:
@@ -81,7 +82,7 @@ class Membership:
     def _listen(self, session: zenoh.Session) -> Any:
         """Subscribe; one subscription for all tokens, so that they arrive in the order in which they were declared."""
         self._seen.doubt(time.monotonic())
-        return session.liveliness().declare_subscriber(site_key("*", "**"), self._see, history=True)
+        return session.liveliness().declare_subscriber(site_key("*", "**"), guarded(self._see), history=True)
 
     def _see(self, sample: zenoh.Sample) -> None:
         """Runs on a thread of Zenoh's."""
@@ -154,15 +155,8 @@ class Membership:
     # --- the list ---------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        failure = ""
         while not self._is_stopped:
-            try:
-                self._turn(time.monotonic())
-                failure = ""
-            except Exception as error:  # noqa: BLE001 whatever it is, the next look may succeed
-                if str(error) != failure:
-                    log.error("the members are not known: %s", error)
-                failure = str(error)
+            self._turn(time.monotonic())
             self._wake.wait(self._pause_s(time.monotonic()))
             self._wake.clear()
 

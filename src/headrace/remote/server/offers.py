@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import zenoh
 
 from headrace.errors import FabricMessageError, FeedError, HeadraceError
+from headrace.guard import guarded
 from headrace.link.access import principal_key
 from headrace.link.declarations import Declarations, Declared
 from headrace.link.keys import LEAVING, log_key, site_state_key
@@ -145,7 +146,8 @@ class OtherOffers:
 
         with suppress(zenoh.ZError):  # the session is closed
             self._session.get(
-                principal_key(log_key(run[0]), self._principal), zenoh.handlers.Callback(receive, indirect=False),
+                principal_key(log_key(run[0]), self._principal),
+                zenoh.handlers.Callback(guarded(receive), indirect=False),
                 payload=encode(Describe()), timeout=_REPLY_S, consolidation=zenoh.ConsolidationMode.NONE,
                 congestion_control=zenoh.CongestionControl.DROP,  # it is sent again: a full link must not hold us up
             )  # fmt: skip

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import zenoh
 
+from headrace.guard import FAILURES
 from headrace.payload.compression.link import ENCODING, LinkCounts, is_asked, shrunk, unfolded
 from headrace.remote.protocol.envelope import CALL_BYTES_MAX, Envelope, encode
 from headrace.remote.protocol.replies import Reply, failure_of
@@ -115,8 +116,8 @@ def _send(query: zenoh.Query, make: MakeReply, link: LinkCounts) -> None:
     try:
         reply, records = make()
         head = encode(reply)
-    except Exception as error:
-        log.exception("a reply could not be made")
+    except Exception as error:  # noqa: BLE001 it becomes the reply
+        FAILURES.note("headrace-reply", error)
         head, records = encode(failure_of(error)), b""
     small = shrunk(records) if records and is_asked(query.parameters) else None
     with suppress(zenoh.ZError), query:  # the client may have disconnected

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import BlockedError, FabricMessageError, HeadraceError
+from headrace.guard import FAILURES, OnceThread
 from headrace.log.append import Receipt
 from headrace.log.columns import Columns, unpacked
 from headrace.remote.protocol.calls import PutMany, decode_columns
@@ -105,9 +106,7 @@ class BlockedPuts:
 
     def _wait_in_thread(self, pending: PendingCall, store: Store, timeout_s: float | None, wait_s: float) -> None:
         try:
-            wait = threading.Thread(
-                target=self._wait, args=(pending, store, timeout_s, wait_s), name="headrace-blocked", daemon=True
-            )
+            wait = OnceThread(self._wait, "headrace-blocked", args=(pending, store, timeout_s, wait_s))
             wait.start()
         except RuntimeError:  # no more threads: as if no room
             self._leave(pending.client.principal)
@@ -121,8 +120,8 @@ class BlockedPuts:
             reply = failure_of(error) if is_last else StillBlocked(error.waits_for)
         except HeadraceError as error:
             reply = failure_of(error)
-        except Exception as error:
-            log.exception("a put failed")
+        except Exception as error:  # noqa: BLE001 the client hears it
+            FAILURES.note("headrace-blocked", error)
             reply = failure_of(error)
         finally:
             self._leave(pending.client.principal)

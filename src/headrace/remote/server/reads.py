@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from headrace.errors import HeadraceError, SelectionError
+from headrace.guard import GuardedThread, counted
 from headrace.log.read import Read
 from headrace.product.batch import Batch
 from headrace.queue import Queue
@@ -60,7 +61,7 @@ class WaitingReads:
         self._wakes_at = 0.0
         self._is_woken = False  # the follower was stopped, and must be replaced
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="headrace-waiting")
+        self._thread = GuardedThread(self._run, "headrace-waiting", until=lambda: self._stopped)
         self._thread.start()
 
     def __len__(self) -> int:
@@ -91,7 +92,8 @@ class WaitingReads:
         while not self._stopped:
             self._is_used.wait()
             for read in self._due():
-                self._resume(read)
+                with counted("headrace-waiting"):
+                    self._resume(read)
             if self._is_used.is_set():
                 self._follower.wait(max(0.0, self._wakes_at - time.monotonic()))
 

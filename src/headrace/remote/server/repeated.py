@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headrace.kernel._kernel import SIGNATURE_GIVEN
+from headrace.kernel import _kernel as kernel
 from headrace.log.columns import Columns
 from headrace.log.log import Log
 from headrace.product.batch import Batch
@@ -109,7 +109,7 @@ def _held(log: Log, signatures: npt.NDArray[np.void], origins: Any) -> npt.NDArr
     """Where the queue holds products that came with these signatures: as given ones, or as those of its own kind."""
     ours = log.config.origin
     named = [ours if origin is None else origin for origin in origins or [None] * len(signatures)]
-    given = np.full(len(signatures), SIGNATURE_GIVEN, np.uint8)
+    given = np.full(len(signatures), kernel.SIGNATURE_GIVEN, np.uint8)
     held = log.find_signatures(signatures, given, named)
     own = np.full(len(signatures), log.config.signature_kind, np.uint8)
     return held if held.all() else np.where(held, held, log.find_signatures(signatures, own, named))

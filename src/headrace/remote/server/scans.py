@@ -9,6 +9,7 @@ again.
 import logging
 import threading
 
+from headrace.guard import FAILURES, OnceThread
 from headrace.station import Consumer
 from headrace.station.served import origin_of, scan_by_functions, waits_for_functions
 
@@ -35,7 +36,7 @@ class FunctionScans:
                 return
             self._running.add(chain)
         try:
-            threading.Thread(target=self._scan, args=(consumer, chain), name="headrace-scan", daemon=True).start()
+            OnceThread(self._scan, "headrace-scan", args=(consumer, chain)).start()
         except RuntimeError:  # no more threads: the get asks again
             self._end(chain)
 
@@ -43,8 +44,8 @@ class FunctionScans:
         try:
             while not self._stopped and scan_by_functions(consumer):
                 pass
-        except Exception:  # a get of the station meets the same error, and its client hears it
-            log.exception("scanning for a station of a remote consumer failed")
+        except Exception as error:  # noqa: BLE001 a get of the station meets the same error, and its client hears it
+            FAILURES.note("headrace-scan", error)
         finally:
             self._end(chain)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from headrace.errors import FabricError, HeadraceError
+from headrace.guard import GuardedThread, counted
 from headrace.remote.protocol.replies import Number, failure_of
 from headrace.remote.protocol.share_calls import WatchSeat
 from headrace.remote.server.clients import Client
@@ -108,7 +109,9 @@ class WaitingSeats:
     def _start(self) -> None:
         if self._thread is None:
             self._changes = Changes(self._path)
-            self._thread = threading.Thread(target=self._run, args=(self._changes,), name="headrace-seats")
+            self._thread = GuardedThread(
+                self._run, "headrace-seats", args=(self._changes,), until=lambda: self._is_stopped
+            )
             self._thread.start()
 
     def _run(self, changes: Changes) -> None:
@@ -130,7 +133,8 @@ class WaitingSeats:
             if not deadlines and not self._is_stopped:
                 self._is_used.clear()
         for pending, share in due:
-            self._hand_over(partial(_reply, share), pending)
+            with counted("headrace-seats"):
+                self._hand_over(partial(_reply, share), pending)
         return min(max(min(deadlines) - now, _TURN_S_MIN), _TURN_S_MAX) if deadlines else None
 
     def _count_off(self, client: Client) -> None:

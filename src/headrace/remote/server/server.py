@@ -25,6 +25,7 @@ import msgspec
 import zenoh
 
 from headrace.errors import AccessDeniedError, FabricError, FabricMessageError, HeadraceError, QueueError
+from headrace.guard import FAILURES, guarded
 from headrace.link.access import principal_in
 from headrace.link.audit import Audit
 from headrace.link.declarations import Declarations
@@ -118,7 +119,9 @@ class RemoteServer:
                 handlers, stations, ChannelHandlers(queue, self._clients, stations), self._membership,
                 ShareHandlers(queue, self._seats),
             )  # fmt: skip
-            self._queryable = declarations.add(lambda: session.declare_queryable(key, self._receive, complete=True))
+            self._queryable = declarations.add(
+                lambda: session.declare_queryable(key, guarded(self._receive), complete=True)
+            )
             parts.pop_all()  # it runs; from now on `close` ends it
 
     def statistics(self) -> RemoteServerStatistics:
@@ -249,8 +252,8 @@ class RemoteServer:
         except (HeadraceError, OSError) as error:
             self._audited.failed(pending, error)
             pending.finish(failure_of(error))
-        except Exception as error:  # the client gets the error; the thread goes on
-            log.exception("a call failed")
+        except Exception as error:  # noqa: BLE001 the client gets the error; the thread goes on
+            FAILURES.note("headrace-call", error)
             pending.finish(failure_of(error))
 
     def _resume(self, read: PendingCall) -> None:

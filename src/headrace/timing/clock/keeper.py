@@ -13,6 +13,7 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError
 from headrace.files import make_folder
+from headrace.guard import GuardedThread
 from headrace.log.locks import FileLockedError, locked
 from headrace.timing.clock.association import BURST_S
 from headrace.timing.clock.machine import Machine, RealMachine
@@ -46,7 +47,7 @@ class Keeper:
         self._stopped = threading.Event()
         self.failure = ""  # why the clock cannot be kept now
         self.is_keeping = False
-        self._thread = threading.Thread(target=self._run, name="headrace-clock", daemon=True)
+        self._thread = GuardedThread(self._run, "headrace-clock", until=self._stopped.is_set, daemon=True)
         self._thread.start()
 
     @property
