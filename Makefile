@@ -12,7 +12,7 @@ EXTRA = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["proje
 install_extra = $(BIN)/python -c '$(EXTRA)' > $(VENV)/extra-$(1).txt && \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $(VENV)/extra-$(1).txt
 
-.PHONY: demo test quick lint soak bench wheel docs drawings clean
+.PHONY: demo test quick lint soak bench wheel docs drawings sbom clean
 
 demo: $(VENV)/.ready
 	$(BIN)/headrace demo
@@ -43,6 +43,10 @@ docs: $(VENV)/.ready-docs
 drawings: $(VENV)/.ready
 	$(BIN)/python docs/drawings
 
+# What headrace[all] brings along, with versions and licences, as CycloneDX JSON: build/sbom.cdx.json.
+sbom: $(VENV)/.ready-test
+	$(BIN)/python .ci/sbom.py
+
 lint: $(VENV)/.ready-lint
 	$(BIN)/ruff check src tests examples docs/drawings docs/*.py setup.py .ci
 	$(BIN)/ruff format --check src tests examples docs/drawings docs/*.py setup.py .ci
@@ -62,6 +66,7 @@ $(VENV)/.ready: pyproject.toml setup.py $(KERNEL)
 # The extras alone: installing the project again would compile the kernel again.
 $(VENV)/.ready-test: $(VENV)/.ready
 	$(call install_extra,test)
+	$(call install_extra,sbom)
 	sh .ci/chrony.sh $(VENV)/chrony
 	touch $@
 

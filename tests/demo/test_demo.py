@@ -17,7 +17,7 @@ from matplotlib.text import Text
 
 from headrace import Queue
 from headrace.cli import demo_show
-from headrace.cli.demo_show import next_commands, plot_in
+from headrace.cli.demo_show import new_plot, next_commands
 from headrace.demo import outcome
 from headrace.demo.outcome import Delivery, TableVerdicts, tables_of
 from headrace.demo.plan import GARBLED, WORKERS, Plan
@@ -287,10 +287,10 @@ def test_a_plot_without_the_pipeline_that_it_shows_is_refused(run: Run, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_plot_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert plot_in(tmp_path) == tmp_path / "headrace-demo.png"
-    (tmp_path / "headrace-demo.png").touch()
-    assert plot_in(tmp_path) == tmp_path / "headrace-demo.png"
-    other = os.getuid() + 1
-    monkeypatch.setattr(os, "getuid", lambda: other)
-    assert plot_in(tmp_path) == tmp_path / f"headrace-demo-{other}.png"
+def test_the_plot_is_a_new_file_that_nobody_can_have_put_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "headrace-demo.png").symlink_to(tmp_path / "elsewhere")
+    first, second = new_plot(), new_plot()
+    assert first != second
+    assert {file.stat().st_mode & 0o777 for file in (first, second)} == {0o600}
+    assert not (tmp_path / "elsewhere").exists()

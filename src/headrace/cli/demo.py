@@ -26,7 +26,7 @@ from headrace.extras import require
 @click.option(
     "--plot",
     metavar="FILE",
-    help="Where to save the plot; not with --no-pipeline. [default: headrace-demo.png in FOLDER or /tmp]",
+    help="Where to save the plot; not with --no-pipeline. [default: headrace-demo.png in FOLDER; else new, in /tmp]",
 )
 @click.option("--pipeline/--no-pipeline", default=True, help="With or without Spark, its tables and the plot.")
 @json_option

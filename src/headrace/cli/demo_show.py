@@ -45,11 +45,11 @@ _ORDER = VERDICT_HEADER.index("out of order")
 _PLOT = "headrace-demo.png"
 
 
-def plot_in(folder: Path) -> Path:
-    """Where to save the plot in a folder that users share: another user's plot stays as it is."""
-    file = folder / _PLOT
-    is_ours = not file.exists() or file.stat().st_uid == os.getuid()
-    return file if is_ours else file.with_stem(f"{file.stem}-{os.getuid()}")
+def new_plot() -> Path:
+    """A new file for the plot in a folder that users share, which no other user can have put there."""
+    descriptor, path = tempfile.mkstemp(prefix="headrace-demo-", suffix=".png")
+    os.close(descriptor)
+    return Path(path)
 
 
 def run_demo(seconds: float, seed: int, keep: str | None, plot: str | None, pipeline: bool, as_json: bool) -> int:
@@ -61,7 +61,7 @@ def run_demo(seconds: float, seed: int, keep: str | None, plot: str | None, pipe
     with tempfile.TemporaryDirectory(prefix="headrace-demo-") as folder:
         queues = Path(keep or Path(folder) / "queues").absolute()
         plan = Plan(queues, Path(folder), seed, seconds, start_of(seconds, time.time_ns()))
-        plot_path = Path(plot) if plot else Path(keep) / _PLOT if keep else plot_in(Path(tempfile.gettempdir()))
+        plot_path = Path(plot) if plot else Path(keep) / _PLOT if keep else None
         queues.mkdir(parents=True)
         with (
             Queue.create(plan.first, size=plan.queue_bytes, origin=FIRST) as first,
@@ -71,9 +71,9 @@ def run_demo(seconds: float, seed: int, keep: str | None, plot: str | None, pipe
             second.channel(STREAM, STREAM_FEED, slices=SLICES)
             with DemoRun(plan, first, second, pipeline) as run:
                 outcome = _watch(plan, run, pipeline, quiet=as_json)
-                if outcome.tables is not None:
-                    save_plot(plot_path, plan, outcome.delivery, outcome.tables, outcome.sharing, outcome.smoothing)
-                drawn = None if outcome.tables is None else plot_path
+                drawn = None if outcome.tables is None else plot_path or new_plot()
+                if drawn is not None and outcome.tables is not None:
+                    save_plot(drawn, plan, outcome.delivery, outcome.tables, outcome.sharing, outcome.smoothing)
                 if as_json:
                     echo_json({"ok": outcome.ok, **values_of(plan, outcome), "plot": drawn and str(drawn.absolute())})
                 else:
