@@ -32,6 +32,7 @@ receive = ["wx/**"]
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     (tmp_path / "users").write_text(f"alice:{secret_of('alice', _PASSWORD)}\n")
+    (tmp_path / "users").chmod(0o600)
     (tmp_path / "site.toml").write_text(_SITE)
     return tmp_path / "site.toml"
 

@@ -25,6 +25,7 @@ import zenoh
 from headrace.errors import HeadraceError
 from headrace.link.audit import Audit
 from headrace.link.audit_files import audit_folder
+from headrace.link.door import Door
 from headrace.link.endpoint import LOCAL
 from headrace.link.local import admit, prepare_socket
 from headrace.link.presence import close_in_turn
@@ -76,7 +77,10 @@ class Running:
         with ExitStack() as parts:
             self.session = _open_session(config, terms)
             parts.callback(close_in_turn, self.session)
-            self.site = _start(config, self.session, terms, lasting)
+            door = _door(self.session, terms, lasting.audit)
+            if door is not None:
+                parts.callback(door.close)
+            self.site = _start(config, self.session, terms, lasting, door)
             parts.callback(self.site.close)
             self._parts = parts.pop_all()
 
@@ -212,12 +216,23 @@ def _open_session(config: SiteConfig, terms: SessionTerms) -> zenoh.Session:
     return session
 
 
-def _start(config: SiteConfig, session: zenoh.Session, terms: SessionTerms, lasting: Lasting) -> Site:
+def _door(session: zenoh.Session, terms: SessionTerms, audit: Audit) -> Door | None:
+    """Locks out who guesses passwords; None if there are no passwords."""
+    if terms.users_file is None:
+        return None
+    return Door(
+        session, locators(session), lambda network, why: audit.refuse("login", principal=None, peer=network, why=why)
+    )
+
+
+def _start(
+    config: SiteConfig, session: zenoh.Session, terms: SessionTerms, lasting: Lasting, door: Door | None
+) -> Site:
     queue = lasting.queue
     return Site(
         session, queue, requests_of(config, log_of(queue).now_ns()), beat_s=config.site.beat_s, rules=rules_of(config),
         principal=principal_of(config), terms=terms, tally=lasting.tally, clock=clock_terms(config),
-        quotas=lasting.quotas, audit=lasting.audit,
+        quotas=lasting.quotas, audit=lasting.audit, door=door,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from headrace.errors import FabricError, QueueBusyError, QueueMovedError
 from headrace.files import make_folder
 from headrace.link.audit import Audit
 from headrace.link.declarations import Declarations
+from headrace.link.door import Door
 from headrace.link.keys import site_key
 from headrace.link.presence import sites_present
 from headrace.link.quotas import QuotaTable
@@ -40,6 +41,7 @@ from headrace.relay.serve import Server
 from headrace.remote.server.server import RemoteServer, RemoteServerStatistics
 from headrace.site.clock_problems import clock_problems
 from headrace.site.describe import describe, request_lags
+from headrace.site.door_problems import door_problems
 from headrace.site.joins import note_joins
 from headrace.site.problems import site_problems, thread_problems
 from headrace.site.quota_problems import quota_problems
@@ -82,7 +84,7 @@ class Site:
         self, session: zenoh.Session, queue: Queue, requests: list[Request], *, beat_s: float = INTERVAL_S,
         rules: Sequence[Rule] = (), principal: str | None = None, terms: SessionTerms | None = None,
         tally: Tally | None = None, clock: ClockTerms | None = None, quotas: QuotaTable | None = None,
-        audit: Audit | None = None,
+        audit: Audit | None = None, door: Door | None = None,
     ) -> None:  # fmt: skip
         """`rules` say what others may read from the log and do with the queue; the session has its own copy.
 
@@ -90,12 +92,14 @@ class Site:
         endpoints that it does not reach are problems of the site. `tally` has the counts of an earlier session.
         `clock` says where its time comes from; without it, nobody keeps the clock. `quotas` are what each principal may
         use, and may change while the site runs. `audit` notes who did what, and belongs to the caller.
+        `door` knows who guesses passwords.
         """
         self.name = queue.config.origin
         self._session, self._queue, self._principal, self._terms = session, queue, principal, terms
         self._tally, self._too_large, self._rules = tally or Tally(), TooLarge(), rules
         self._quotas, self._audit = quotas or QuotaTable(), audit or Audit(None)
         self._keeper: Keeper | None = None
+        self._door = door
         with ExitStack() as parts:
             parts.enter_context(_only_site(queue.path))
             self._check_name(session)
@@ -185,7 +189,8 @@ class Site:
     def _problems(self, links: Sequence[Problem]) -> tuple[Problem, ...]:
         now = time.monotonic()
         quotas = quota_problems(self._remote.refusals(), now)
-        others = (*links, *clock_problems(self._keeper), *quotas, *thread_problems(now))
+        doors = door_problems(self._door)
+        others = (*links, *clock_problems(self._keeper), *quotas, *doors, *thread_problems(now))
         return site_problems(
             self._queue, self._streams, self._receiver, self._too_large, others, now, self._rules,
         )  # fmt: skip
