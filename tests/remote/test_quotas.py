@@ -7,12 +7,13 @@ import pytest
 from headrace.errors import QuotaError
 from headrace.link.quotas import Quotas, QuotaTable
 from headrace.link.rights import Rule
+from headrace.product.put import Put
 from headrace.remote.protocol import calls, replies
 from headrace.remote.server.principal import Principal, Principals
 from support.serving import Router, Served, Stranger
 
 RULES = (
-    Rule(("ann", "bob"), receive=("**",), station=("**",), publish=("**",)),
+    Rule(("ann", "bob"), receive=("**",), station=("**",), publish=("**",), relay=True),
     Rule(("*",), receive=("**",), station=("**",)),
 )
 
@@ -90,6 +91,8 @@ def station(name: str) -> calls.OpenStation:
 @pytest.mark.parametrize(
     ("quota", "some"),
     [
+        ("feeds", [calls.PutOne("a/1"), calls.PutOne("a/1"), calls.PutOne("a/2")]),
+        ("origins", [calls.PutOne("a", facts=Put(origin=name, origin_sequence=1)) for name in ("ann", "other")]),
         ("stations", [station("1"), station("2")]),
         ("cursors", [calls.OpenCursor("1", "oldest"), calls.OpenCursor("2", "oldest")]),
         ("consumers", [station("s"), calls.Attach("s", 1), calls.Attach("s", 1)]),

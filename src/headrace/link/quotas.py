@@ -23,6 +23,9 @@ class Quotas:
     streams: int = 32  # of the site, made for its selections
     stations: int = 64  # that it has created
     cursors: int = 64  # that it has created
+    feeds: int = 20_000  # whose first product it put; a queue never forgets the name of a feed
+    origins: int = 256  # the same
+    dictionaries: int = 16  # that it has added
     consumers: int = 512  # and suppliers, attached at a time
     calls_per_s: float = 5000.0
     bytes_per_s: float = 1e9  # of payloads that it puts

@@ -135,6 +135,9 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
     streams: Annotated[int | None, count(1, 1_000_000)] = None
     stations: Annotated[int | None, count(1, 1_000_000)] = None
     cursors: Annotated[int | None, count(1, 1_000_000)] = None
+    feeds: Annotated[int | None, count(1, 1_000_000)] = None
+    origins: Annotated[int | None, count(1, 1_000_000)] = None
+    dictionaries: Annotated[int | None, count(1, 1_000_000)] = None
     consumers: Annotated[int | None, count(1, 1_000_000)] = None
     calls_per_s: Annotated[float | None, positive("5000")] = None
     bytes_per_s: Annotated[float | None, RATE] = None

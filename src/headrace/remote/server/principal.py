@@ -11,7 +11,7 @@ again, so that they are slowed down and do not fail. Both are counted by quota, 
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -65,6 +65,7 @@ class Principal:
     clients: "set[Client]" = field(default_factory=set)  # `Clients` changes it
     waiting_bytes: int = 0
     refused: dict[str, Refusals] = field(default_factory=dict)
+    _introduced: dict[str, set[str]] = field(default_factory=dict)
     _rates: dict[str, Rate] = field(default_factory=dict)
     _noted: dict[str, float] = field(default_factory=dict)
     _waits: Counter[str] = field(default_factory=Counter)
@@ -144,6 +145,20 @@ class Principal:
     def release(self, size: int) -> None:
         with self._lock:
             self.waiting_bytes -= size
+
+    def introduce(self, quota: str, names: Iterable[str]) -> None:
+        """QuotaError if these names, which are new to the queue, are more than it may add: they stay there for good."""
+        quotas = self.quotas
+        if quotas is None:
+            return
+        with self._lock:
+            known = self._introduced.setdefault(quota, set())
+            new = set(names) - known
+            fits = len(known) + len(new) <= getattr(quotas, quota)
+            if fits:
+                known |= new
+        if not fits:
+            raise self.refuse(quota)
 
     def consumers(self) -> int:
         """And suppliers, of all its clients."""

@@ -89,6 +89,7 @@ class QueueHandlers:
     def put(self, pending: PendingCall, call: calls.PutOne) -> None:
         facts = checked(call.facts)
         pending.client.access.check_put([(call.feed, facts.origin)])
+        self._check_names(pending, [(call.feed, facts.origin)])
         if not self._has_payload(pending, call.upload):
             return
         before = earlier_put(log_of(self._queue), call, pending.payload)
@@ -116,6 +117,7 @@ class QueueHandlers:
             return
         payloads, columns = decode_put_many(call, pending.payload)
         pending.client.access.check_put(_feeds_and_origins(columns))
+        self._check_names(pending, _feeds_and_origins(columns))
         before = earlier_put_many(log_of(self._queue), columns, len(payloads), call.since)
         if before is not None:
             pending.finish(before)
@@ -138,6 +140,7 @@ class QueueHandlers:
             return
         batch = read_batch(bytes(pending.payload), Names())
         pending.client.access.check_put(zip(batch.feeds, batch.origins, strict=True))
+        self._check_names(pending, zip(batch.feeds, batch.origins, strict=True))
         keep = mask_of(None if call.keep is None else np.frombuffer(call.keep, np.uint8), len(batch))
         before = earlier_put_batch(log_of(self._queue), batch, keep, call.since)
         if before is not None:
@@ -148,6 +151,23 @@ class QueueHandlers:
             return outcome_of(self._queue.put_batch(batch, keep, timeout=timeout_s))
 
         self._blocked.store(pending, store, call.timeout_s, call.again)
+
+    def _check_names(self, pending: PendingCall, products: Iterable[tuple[str, str | None]]) -> None:
+        """A queue has room for so many names of feeds and origins: a principal may add so many of them."""
+        principal = pending.client.principal
+        if not principal.has_limits:
+            return
+        kernel = log_of(self._queue).kernel
+        feeds, origins = set[str](), set[str]()
+        for feed, origin in products:
+            if feed not in kernel.feeds:
+                feeds.add(feed)
+            if origin is not None and origin not in kernel.origins:
+                origins.add(origin)
+        if feeds:
+            principal.introduce("feeds", feeds)
+        if origins:
+            principal.introduce("origins", origins)
 
     # --- read -------------------------------------------------------------------------------------
 
@@ -245,6 +265,8 @@ class QueueHandlers:
         pending.client.access.check_publish_any()
         dictionary = decode_dictionary(bytes(pending.payload), call.number)
         pending.client.access.check_publish_some(dictionary.feed)
+        if log_of(self._queue).dictionaries.get(call.number) is None:
+            pending.client.principal.introduce("dictionaries", [dictionary.name])
         log_of(self._queue).dictionaries.add(dictionary)
         pending.finish(Done())
 
