@@ -74,6 +74,18 @@ def test_one_principal_never_takes_all_threads(make: Callable[[int], FairThreads
     held.may_end.set()
 
 
+def test_threads_end_although_the_last_work_is_of_one_principal(make: Callable[[int], FairThreads]) -> None:
+    for _ in range(20):
+        threads, held = make(3), Held()
+        for _ in range(8):
+            threads.submit("greedy", held, None)
+        for _ in range(2):
+            held.begun.acquire()
+        held.may_end.set()
+        threads.shutdown()
+        assert len(threads) == 0
+
+
 def test_the_work_of_one_principal_leaves_room_for_others(make: Callable[[int], FairThreads]) -> None:
     threads, held = make(1), Held()
     threads.submit("first", held, None)

@@ -91,6 +91,7 @@ class FairThreads:
                 if who is not None:
                     break
                 if self._is_closed and not self._waiting:
+                    self._is_work.notify_all()  # those that wait because one principal had its most
                     return None
                 self._idle += 1
                 self._is_work.wait()
