@@ -11,7 +11,9 @@ import zenoh
 from relaying import is_live
 
 from headrace import Queue, Selection
-from headrace.relay.messages.query import Resolve, ResolveReply, decode_reply, encode
+from headrace.link.fair import WORK_MAX
+from headrace.link.rights import Rule
+from headrace.relay.messages.query import Read, Resolve, ResolveReply, decode_reply, encode
 from headrace.relay.receive.actions import Action, FindMissing, Pause, Steps
 from headrace.relay.receive.upstream import UpstreamStatistics
 from headrace.relay.receive.upstream_thread import UpstreamThread
@@ -62,10 +64,7 @@ class Asked:
             raise zenoh.ZError("the session is closed")
         self.reply_came = payload
 
-    def __enter__(self) -> "Asked":
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def drop(self) -> None:
         self.over.set()
 
 
@@ -81,6 +80,60 @@ def test_clients_that_leave_before_the_reply_end_no_thread(queue: Queue, query: 
         assert asked.reply_came is not None
         assert decode_reply(asked.reply_came, ResolveReply, "a").sequence == 1
         assert (server.refused, server.answered) == (9, 1)
+    finally:
+        server.close()
+
+
+class AskedBy(Asked):
+    """A query of a principal. Its replies go out over a slow link: not before `is_free` is set."""
+
+    def __init__(self, name: str, query: Any, is_free: threading.Event) -> None:
+        super().__init__(encode(query), gone=False)
+        self.key_expr, self._is_free = f"headrace/log/a/{name}", is_free
+        self.pages = 0
+
+    def reply(self, key: str, payload: bytes, **more: Any) -> None:
+        assert self._is_free.wait(SOON_S)
+        self.pages += 1
+        super().reply(key, payload)
+
+
+RULES = (Rule(("greedy", "honest"), receive=("x",)),)
+
+
+def test_a_principal_that_asks_without_pause_takes_neither_all_threads_nor_all_room(queue: Queue) -> None:
+    slow, fast = threading.Event(), threading.Event()
+    fast.set()
+    server = Server(Session(), Declaring(), queue, "a", str, str, RULES)  # type: ignore[arg-type]
+    try:
+        greedy = [AskedBy("greedy", Resolve("next"), slow) for _ in range(2 * WORK_MAX)]
+        for each in greedy:
+            server._take(each)  # type: ignore[arg-type]
+        assert greedy[-1].reply_came == b"busy"
+        for _ in range(9):
+            server._take(asked := AskedBy("honest", Resolve("next"), fast))  # type: ignore[arg-type]
+            assert asked.over.wait(SOON_S)
+            assert asked.reply_came is not None
+        assert not greedy[0].over.is_set()
+    finally:
+        slow.set()
+        server.close()
+
+
+def test_a_long_reply_has_a_turn_for_each_page(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.relay.serve._THREADS", 1)
+    for number in range(8):
+        queue.put(b"%d" % number, feed="x")
+    slow, pages = threading.Event(), list[int]()
+    server = Server(Session(), Declaring(), queue, "a", str, str, RULES)  # type: ignore[arg-type]
+    try:
+        read, short = AskedBy("greedy", Read("x", 0, 8, 1, 1), slow), AskedBy("honest", Resolve("next"), slow)
+        short.reply = lambda key, payload: pages.append(read.pages)  # type: ignore[assignment, misc]
+        for each in (read, short):
+            server._take(each)  # type: ignore[arg-type]
+        slow.set()
+        assert all(each.over.wait(SOON_S) for each in (read, short))
+        assert (pages, read.pages) == ([1], 8)
     finally:
         server.close()
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import zenoh
+from headrace.remote.server.fair import FairThreads
 
 from headrace.errors import DiskFullError
 from headrace.guard import FAILURES, PLACES_MAX, Failures, GuardedThread, OnceThread, counted, guarded
@@ -33,7 +34,6 @@ from headrace.relay.serve import Server
 from headrace.relay.site_client import SiteClient
 from headrace.remote.client.queue import RemoteQueue
 from headrace.remote.server.clients import Clients
-from headrace.remote.server.fair import FairThreads
 from headrace.remote.server.gets import WaitingGets
 from headrace.remote.server.membership import Membership
 from headrace.remote.server.reads import WaitingReads

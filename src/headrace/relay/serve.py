@@ -3,8 +3,10 @@
     Server   takes queries from Zenoh and replies, with a few threads
     Pager    reads the log for one `Read` query, page by page
 
-Queries arrive on a thread of Zenoh's, which must not wait. They wait in a short backlog for a thread of our own. A
-query that finds the backlog full is refused as busy, and the client retries.
+Queries arrive on a thread of Zenoh's, which must not wait. They wait for a thread of our own, where principals are
+served in turn (link/fair.py): one query of each, and of a query for pages, one page. So a principal that asks without
+pause, or reads a whole log, makes the others wait for no more than a page. A query that finds too many of its own
+waiting is refused as busy, and the client retries.
 
 A page covers a range of the log whether or not it has products for the client. Its head says what was left out of that
 range (examine.py). Nothing says anything about feeds that the client may not receive: not whether they exist, nor how
@@ -13,20 +15,21 @@ Sequences belong to the whole log, so a client sees that the log grows.
 """
 
 import logging
-import queue as backlog
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import msgspec
 import zenoh
 
 from headrace.errors import FabricError, HeadraceError, OptionError, SelectionError
-from headrace.guard import FAILURES, GuardedThread, guarded
+from headrace.guard import FAILURES, guarded
 from headrace.link.access import principal_in
 from headrace.link.declarations import Declarations
+from headrace.link.fair import Busy, FairThreads
 from headrace.link.keys import log_key
-from headrace.link.rights import Feeds, Rule, rights_of
+from headrace.link.rights import Feeds, Rule, is_named, rights_of
 from headrace.payload.compression.link import ENCODING, is_asked, shrunk
 from headrace.product.batch import Lost
 from headrace.queue import Queue
@@ -54,6 +57,7 @@ from headrace.relay.messages.query import (
     LocateReply,
     Measure,
     MeasureReply,
+    Query,
     Read,
     Resolve,
     ResolveReply,
@@ -70,8 +74,8 @@ from headrace.selection import Selection
 
 log = logging.getLogger("headrace.fabric")
 
-_THREADS = 3
-_BACKLOG = 256  # queries that may wait
+_THREADS = 4  # of which one principal has three at most
+_MEASURES = 2  # threads that measure round trips, which takes seconds
 
 OpenStream = Callable[[Selection, bool, Audience], str]
 Narrow = Callable[[int, int], tuple[int, int]]
@@ -82,6 +86,17 @@ ShortReply = (
     IdentifyReply | ResolveReply | InventoryReply | LocateReply | TraceReply | ListenReply | DictionaryReply
     | MeasureReply | Description
 )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A query, and what is left of it. `who` takes a turn: a principal; empty: all without a name share one."""
+
+    received: zenoh.Query
+    key: str
+    who: str
+    query: Query | None = None  # decoded, for threads of its own
+    pages: Iterator[tuple[bytes, bytes]] | None = None  # that are not sent yet
 
 
 class Server:
@@ -101,54 +116,68 @@ class Server:
         self._find_sources, self._origins = find_sources, Origins(queue)
         key = f"{log_key(site)}/**"
         self.started_ns, self._beat_s = started_ns or log_of(queue).now_ns(), beat_s
-        self._backlog: backlog.Queue[zenoh.Query | None] = backlog.Queue(_BACKLOG)
         self.answered = self.refused = 0
-        self._is_closed = False
+        self._threads = FairThreads(_THREADS, "headrace-log")
+        self._measuring = FairThreads(_MEASURES, "headrace-measure")
         self._queryable = declarations.add(lambda: session.declare_queryable(key, guarded(self._take), complete=True))
-        self._threads = [
-            GuardedThread(self._run, f"headrace-log-{i}", until=lambda: self._is_closed) for i in range(_THREADS)
-        ]
-        for thread in self._threads:
-            thread.start()
 
     def _take(self, query: zenoh.Query) -> None:
         """Runs on Zenoh's thread."""
+        key = str(query.key_expr)
+        name = principal_in(key)
+        who = name if name is not None and is_named(self._rules, name) else ""
         try:
-            self._backlog.put_nowait(query)
-        except backlog.Full:
+            self._threads.check_room(who)
+            self._threads.submit(who, self._reply, _Asked(query, key, who))
+        except Busy:
             self._refuse(query, b"busy")
             query.drop()  # type: ignore[no-untyped-call]
 
-    def _run(self) -> None:
-        while (query := self._backlog.get()) is not None:
-            with query:
-                self._reply(query)
-
-    def _reply(self, received: zenoh.Query) -> None:
+    def _reply(self, asked: "_Asked") -> None:
+        """One turn: a reply, or one page."""
+        is_over = True
         try:
-            query = decode_query(received.payload.to_bytes() if received.payload else b"")
-            key = str(received.key_expr)
-            audience = self._audience(key)
-            if isinstance(query, Read):
-                narrow = self._narrow if audience.hears_all else None
-                pager = Pager(self._queue, self._site, audience.feeds, self._too_large, narrow)
-                compresses = is_asked(received.parameters)
-                for head, records in pager.pages(query):
-                    _send_page(received, key, head, records, compresses=compresses)
-            else:
-                reply = self._short_reply(query, audience, is_asked(received.parameters))
-                received.reply(key, encode(reply))
-            self.answered += 1
+            is_over = self._turn(asked)
+            self.answered += is_over
+        except Busy:
+            self._refuse(asked.received, b"busy")
         except zenoh.ZError:  # the client has gone
             self.refused += 1
         except (FabricError, OptionError, SelectionError) as error:  # about the query
-            self._refuse(received, str(error).encode(errors="replace"))
+            self._refuse(asked.received, str(error).encode(errors="replace"))
         except (HeadraceError, OSError) as error:  # about this site's files
             log.error("a query failed: %s", error)
-            self._refuse(received, b"the site failed; read its log")
+            self._refuse(asked.received, b"the site failed; read its log")
         except Exception as error:  # noqa: BLE001 whatever it is, the next query must be served
             FAILURES.note(threading.current_thread().name, error)
-            self._refuse(received, b"the site failed; read its log")
+            self._refuse(asked.received, b"the site failed; read its log")
+        finally:
+            if is_over:
+                asked.received.drop()  # type: ignore[no-untyped-call]
+
+    def _turn(self, asked: "_Asked") -> bool:
+        """Whether that was the last one; otherwise another thread may have the next one already."""
+        received, key = asked.received, asked.key
+        if asked.pages is not None:
+            page = next(asked.pages, None)
+            if page is None:
+                return True
+            _send_page(received, key, *page, compresses=is_asked(received.parameters))
+            self._threads.submit(asked.who, self._reply, asked)
+            return False
+        query = asked.query or decode_query(received.payload.to_bytes() if received.payload else b"")
+        if isinstance(query, Measure) and asked.query is None:
+            asked.query = query
+            self._measuring.check_room(asked.who)
+            self._measuring.submit(asked.who, self._reply, asked)
+            return False
+        audience = self._audience(key)
+        if isinstance(query, Read):
+            narrow = self._narrow if audience.hears_all else None
+            asked.pages = Pager(self._queue, self._site, audience.feeds, self._too_large, narrow).pages(query)
+            return self._turn(asked)
+        received.reply(key, encode(self._short_reply(query, audience, is_asked(received.parameters))))
+        return True
 
     def _refuse(self, query: zenoh.Query, why: bytes) -> None:
         self.refused += 1
@@ -210,12 +239,9 @@ class Server:
         )  # fmt: skip
 
     def close(self) -> None:
-        self._is_closed = True
         self._queryable.undeclare()
-        for _ in self._threads:
-            self._backlog.put(None)
-        for thread in self._threads:
-            thread.join()
+        self._threads.shutdown(cancel=True)
+        self._measuring.shutdown(cancel=True)
 
 
 def _send_page(received: zenoh.Query, key: str, head: bytes, records: bytes, *, compresses: bool) -> None:
@@ -250,7 +276,9 @@ class Pager:
                 yield self._page(stream, Examined(examiner.position - 1, examiner.position - 1))
                 return
             examined = examiner.next()
-            yield self._page(stream, self._narrowed(examined) if is_own else examined)
+            page = self._page(stream, self._narrowed(examined) if is_own else examined)
+            del examined  # while others have their turn, nothing of the queue is held
+            yield page
             if examiner.position >= self._queue.next:
                 return
 

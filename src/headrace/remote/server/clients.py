@@ -21,6 +21,7 @@ from headrace.channel.supplier import Supplier
 from headrace.errors import FabricError, FabricMessageError
 from headrace.guard import GuardedThread, counted, guarded
 from headrace.link.declarations import Declarations
+from headrace.link.fair import Busy
 from headrace.link.keys import client_in, client_key
 from headrace.link.quotas import QuotaTable
 from headrace.link.rights import Rule
@@ -31,7 +32,7 @@ from headrace.remote.server.access import ClientAccess
 from headrace.remote.server.consumer import ServedConsumer
 from headrace.remote.server.gets import WaitingGets
 from headrace.remote.server.outbox import Outbox
-from headrace.remote.server.pending_call import Busy, PendingCall
+from headrace.remote.server.pending_call import PendingCall
 from headrace.remote.server.principal import Principal, Principals
 from headrace.remote.server.reads import ClientRead
 from headrace.station import Consumer

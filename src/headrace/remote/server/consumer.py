@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import FabricError, FabricMessageError, HeadraceError, LeaseLostError
+from headrace.link.fair import Busy
 from headrace.product.batch import Batch
 from headrace.remote.protocol.calls import Get, Revise, Settle
 from headrace.remote.protocol.envelope import CALL_BYTES_MAX
@@ -27,7 +28,7 @@ from headrace.remote.protocol.fields import PAGE_BYTES_MAX
 from headrace.remote.protocol.products import arrive_in_time, products_of
 from headrace.remote.protocol.replies import Done, NotAttached, Products, failure_of
 from headrace.remote.server.gets import NotYet, Send, WaitingGet, WaitingGets
-from headrace.remote.server.pending_call import Busy, PendingCall
+from headrace.remote.server.pending_call import PendingCall
 from headrace.station import Consumer
 from headrace.station.leases import not_leased
 from headrace.station.served import (

@@ -34,11 +34,11 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from headrace.guard import FAILURES, GuardedThread
+from headrace.link.fair import FairThreads
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
 from headrace.remote.protocol.calls import Get
 from headrace.remote.server.downloads import Downloads
-from headrace.remote.server.fair import FairThreads
 from headrace.remote.server.pending_call import PendingCall
 from headrace.remote.server.scans import FunctionScans
 from headrace.station.served import Origin, find_ready, now_ns_of, origin_of

@@ -26,10 +26,6 @@ MakeReply = Callable[[], tuple[Reply, bytes]]  # a reply and its records
 log = logging.getLogger("headrace.remote.server")
 
 
-class Busy(Exception):  # noqa: N818
-    """A limit of the site is reached; the client may retry."""
-
-
 class PendingCall:
     """`finish` is called by the thread that executes the call, `repeat` by any thread."""
 

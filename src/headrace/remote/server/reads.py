@@ -13,11 +13,12 @@ from collections.abc import Callable
 
 from headrace.errors import HeadraceError, SelectionError
 from headrace.guard import GuardedThread, counted
+from headrace.link.fair import Busy
 from headrace.log.read import Read
 from headrace.product.batch import Batch
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
-from headrace.remote.server.pending_call import Busy, PendingCall
+from headrace.remote.server.pending_call import PendingCall
 from headrace.remote.server.principal import Principal
 from headrace.selection import Selection
 

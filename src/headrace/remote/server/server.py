@@ -29,6 +29,7 @@ from headrace.guard import FAILURES, guarded
 from headrace.link.access import principal_in
 from headrace.link.audit import Audit
 from headrace.link.declarations import Declarations
+from headrace.link.fair import Busy, FairThreads
 from headrace.link.keys import call_key
 from headrace.link.quotas import QuotaTable
 from headrace.link.rights import Rule
@@ -42,11 +43,10 @@ from headrace.remote.protocol.replies import failure_of
 from headrace.remote.server.audited import AuditedCalls
 from headrace.remote.server.channel_handlers import ChannelHandlers
 from headrace.remote.server.clients import Client, Clients
-from headrace.remote.server.fair import FairThreads
 from headrace.remote.server.gets import WaitingGets
 from headrace.remote.server.membership import Membership
 from headrace.remote.server.owners import Owners
-from headrace.remote.server.pending_call import Busy, PendingCall
+from headrace.remote.server.pending_call import PendingCall
 from headrace.remote.server.principal import Principals, Refusals
 from headrace.remote.server.puts import BlockedPuts
 from headrace.remote.server.queue_handlers import QueueHandlers

@@ -14,12 +14,15 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from headrace.guard import FAILURES, GuardedThread
-from headrace.remote.server.pending_call import Busy
 
 WORK_MAX = 1024  # pieces that wait, as long as few principals share the threads
 SHARE_MIN = 16  # of each principal, however many there are
 
 Work = tuple[Callable[[Any], None], Any]
+
+
+class Busy(Exception):  # noqa: N818
+    """A limit of the site is reached; the client may retry."""
 
 
 class FairThreads:

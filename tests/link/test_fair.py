@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headrace.remote.server.fair import SHARE_MIN, WORK_MAX, FairThreads
-from headrace.remote.server.pending_call import Busy
+from headrace.link.fair import SHARE_MIN, WORK_MAX, Busy, FairThreads
 from support.waiting import until
 
 
