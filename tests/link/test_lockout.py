@@ -2,17 +2,23 @@
 
 import ipaddress
 import socket
+import struct
 from collections.abc import Iterator
 from contextlib import closing, suppress
 
 import pytest
 
+from headrace.guard import FAILURES
+from headrace.link.answer import question
 from headrace.link.connections import Remote, connections, plain_address, remote_of
 from headrace.link.door import Door
+from headrace.link.endpoint import parse_endpoint
 from headrace.link.lockout import FORGET_S, FREE, QUESTIONS, Lockout
 from headrace.link.session import locators
 from headrace.link.syn_filter import LOOPBACK, apply_filter, listening_sockets, network_of, text_of
+from headrace.site.door_problems import door_problems
 from support.links import Open
+from support.waiting import until
 
 AWAY = ipaddress.ip_network("192.0.2.7/32")
 
@@ -157,3 +163,40 @@ def test_an_address_that_fails_is_locked_out_and_others_go_on(opened: Open, monk
             assert opened("client", connect=(endpoint,)).info.routers_zid()
         assert set(told) == {"127.0.0.2"}
         assert door.failures > FREE
+
+
+def test_the_door_says_why_it_notices_nothing_and_its_thread_goes_on(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = opened("router", listen=("tcp/127.0.0.1:0",))
+    faults = [RecursionError("nobody expected this")]
+
+    def fail(port: int) -> dict[Remote, bool]:
+        if faults:
+            raise faults.pop()
+        raise OSError(93, "no such family")
+
+    with closing(Door(session, locators(session))) as door:
+        with monkeypatch.context() as broken:
+            broken.setattr("headrace.link.door.connections", fail)
+            until(lambda: "no such family" in door.failure, "the reason is known")
+        assert any(each.where == "headrace-door" and each.cause == "RecursionError" for each in FAILURES.all())
+        (problem,) = door_problems(door)
+        assert "nobody is locked out" in problem.text
+        until(lambda: not door.failure, "it works again")
+
+
+def test_a_guesser_who_resets_connections_is_noticed_while_they_are_open(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The side that resets leaves nothing in the kernel."""
+    monkeypatch.setattr("headrace.link.door._LOOK_S", 0.01)
+    monkeypatch.setattr("headrace.link.door._COST_MAX", 1.0)
+    session = opened("router", listen=("tcp/127.0.0.1:0",))
+    (endpoint,) = locators(session)
+    with closing(Door(session, [endpoint])) as door:
+        while not door.guessers():
+            with suppress(OSError), socket.create_connection(("127.0.0.1", int(endpoint.rpartition(":")[2]))) as link:
+                link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                link.sendall(question(parse_endpoint(endpoint)))
+                link.recv(1)

@@ -52,6 +52,7 @@ OTHERWISE = {  # why a name of a thread is not in LOOPS
     "headrace-acks": "it catches everything, and the program that asks the pacer gets it",
     "headrace-balancer": "it catches everything, and counts it in its statistics",
     "headrace-status": "it needs Spark; its loop is that of headrace-progress",
+    "headrace-door": "tests/link/test_lockout.py",
     "headrace-meet": "it ends by itself", "headrace-consumer": "an executor",
     "headrace-deadline": "below", "headrace-calls": "below", "headrace-receipts": "below", "headrace-logs": "below",
     "headrace-pipe-idle": "below",

@@ -23,6 +23,7 @@ from typing import Any
 
 import zenoh
 
+from headrace.guard import GuardedThread, guarded
 from headrace.link.connections import Remote, connections, remote_of
 from headrace.link.endpoint import DATAGRAMS, UNIX, parse_endpoint
 from headrace.link.lockout import Lockout, Record
@@ -64,13 +65,13 @@ class Door:
         self._stopped = threading.Event()
         self.failure = ""  # why nobody is locked out
         self._listener: Any = session.info.declare_link_events_listener(
-            zenoh.handlers.Callback(self._note_link, indirect=False)
+            zenoh.handlers.Callback(guarded(self._note_link), indirect=False)
         )
         for link in session.info.links():
             self._link(link.dst)
         for text in (str(each) for each in parsed if each.protocol in DATAGRAMS):
             log.warning("failed logins at %s are not noticed: use tls/ instead", text)
-        self._thread = threading.Thread(target=self._run, name="headrace-door", daemon=True)
+        self._thread = GuardedThread(self._run, "headrace-door", until=self._stopped.is_set, daemon=True)
         if self._ports:
             self._thread.start()
 
@@ -125,10 +126,10 @@ class Door:
             try:
                 self._look(time.monotonic())
                 self.failure = ""
-            except Exception as error:
+            except OSError as error:  # the kernel refuses, perhaps not next time
                 if not self.failure:
-                    log.exception("failed logins are not noticed")
-                self.failure = str(error) or type(error).__name__
+                    log.error("failed logins are not noticed, and nobody is locked out: %s", error)
+                self.failure = str(error)
             wait_s = max(_LOOK_S, (time.perf_counter() - begun) / _COST_MAX)
 
     def _look(self, now: float) -> None:
