@@ -86,6 +86,6 @@ def test_everybody_may_call_and_nobody_answers_or_speaks_for_the_site(realm: Rea
     assert list(evil.get("headrace/round/trip", timeout=240)) == []
     for number in range(30):
         assert alice.put(b"%d" % number, feed="wx/a") == number + 1
-    until(lambda: any("wx/a" in key for key in heard), "what was put at the site is heard")
+    assert list(listener.get("headrace/round/trip", timeout=240)) == []  # all that the site has passed on has come
     assert asked == []
     assert not [key for key in heard if "forged" in key]
