@@ -147,3 +147,16 @@ def test_a_quota_that_changes_counts_at_once(clock: Clock) -> None:
         ann.check("stations", 1)
     table.change(QuotaTable(Quotas(stations=1), {"ann": Quotas(stations=5)}))
     ann.check("stations", 4)
+
+
+def test_gets_and_reads_are_paid_with_processor_time(make_served: Callable[..., Served], router: Router) -> None:
+    served = make_served(rules=RULES, quotas=Quotas(selection_s=1e-9))
+    served.queue.put(b"x", feed="a")
+    ann = Stranger(router[0], served, "ann")
+    assert ann.call(station("s")) == replies.Done()
+    attached = ann.call(calls.Attach("s", 10))
+    assert isinstance(attached, replies.Attached)
+    assert isinstance(ann.call(calls.Get(attached.attachment, 1, 0)), replies.Products)
+    assert ann.call(calls.Get(attached.attachment, 1, 0)) == "busy"
+    assert ann.call(calls.ReadProducts("**", 1, 1, 1)) == "busy"
+    assert isinstance(Stranger(router[0], served, "bob").call(calls.ReadProducts("**", 1, 1, 1)), replies.Products)

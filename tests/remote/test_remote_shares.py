@@ -17,6 +17,8 @@ from headrace.remote.protocol.hello import VERSION
 from headrace.remote.protocol.share_calls import Marked, Worked, column
 from headrace.remote.protocol.share_replies import Seated, SeatTold
 from headrace.remote.server import seat_waits
+from headrace.remote.server.access import ClientAccess
+from headrace.remote.server.clients import Client
 from headrace.share import file as files
 from headrace.share.interface import Load, Progress, marks
 from headrace.share.share import Seat, Share
@@ -273,7 +275,7 @@ class Waiting:
     """A call that waits, as far as WaitingSeats looks at it."""
 
     def __init__(self, call: share_calls.WatchSeat) -> None:
-        self.call, self.client, self.deadline = call, object(), 0.0
+        self.call, self.client, self.deadline = call, Client(ClientAccess((), None), None), 0.0
         self.replies: list[replies.Reply] = []
         self.finish = self.replies.append
 

@@ -238,7 +238,9 @@ class ServedConsumer:
         try:
             if self._get is not get:
                 return _do_nothing  # it was answered meanwhile
+            begun_s, principal = time.thread_time(), get.pending.client.principal
             outcome = self._try(get)
+            principal.spend("selection_s", time.thread_time() - begun_s)
             if isinstance(outcome, NotYet):
                 return outcome
             self._get = None

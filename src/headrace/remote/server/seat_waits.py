@@ -27,6 +27,7 @@ from headrace.share.share import Share
 
 WAITING_MAX = 4096
 WAITING_OF_ONE_MAX = 256
+WAITING_OF_PRINCIPAL_MAX = 2048  # where principals have quotas
 _TURN_S_MIN, _TURN_S_MAX = 0.02, 0.25  # between two looks at the deadlines; a change is seen at once
 
 HandOver = Callable[[Callable[[PendingCall], None], PendingCall], None]
@@ -100,7 +101,11 @@ class WaitingSeats:
             pending.finish(Number(version))
 
     def _check_room(self, client: Client) -> None:
-        if len(self) >= WAITING_MAX or self._of_one[client] >= WAITING_OF_ONE_MAX:
+        of_principal = (
+            sum(self._of_one[each] for each in client.principal.clients) if client.principal.has_limits else 0
+        )
+        is_full = len(self) >= WAITING_MAX or of_principal >= WAITING_OF_PRINCIPAL_MAX
+        if is_full or self._of_one[client] >= WAITING_OF_ONE_MAX:
             raise FabricError(
                 f"{WAITING_MAX} nodes, or {WAITING_OF_ONE_MAX} of one client, wait at the site already",
                 "connect once more, or retry later",

@@ -179,6 +179,8 @@ class RemoteServer:
             raise FabricMessageError(f"a call {kind} must not have a payload", "see docs/protocol.md")
         client = self._clients.of(envelope.client, name)
         self._threads_for(envelope.call).check_room(client.turn)
+        if isinstance(envelope.call, _READS | calls.Get) and not client.principal.may_spend("selection_s"):
+            raise Busy
         held = self._hold(client, envelope.call, 0 if payload is None else len(payload))
         pending = PendingCall(client, envelope, query, held)
         try:
@@ -208,8 +210,6 @@ class RemoteServer:
             consumer = pending.client.consumers.get(call.attachment)
         if consumer is not None:
             consumer.submit(pending)
-        elif isinstance(call, _READS) and not pending.client.principal.may_spend("selection_s"):
-            raise Busy
         else:
             self._threads_for(call).submit(pending.client.turn, self._execute, pending)
 
