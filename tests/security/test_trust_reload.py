@@ -1,6 +1,7 @@
 """Rules, certificates and users change by SIGHUP, without a restart and without losing a product."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,13 +33,17 @@ class Ledger:
 
     def __init__(self) -> None:
         self._oracle, self._lock = Oracle(), threading.Lock()
-        self.count = 0
+        self.of_feed: Counter[str] = Counter()
+
+    @property
+    def count(self) -> int:
+        return self.of_feed.total()
 
     def put(self, queue: AnyQueue, feed: str, ident: str) -> None:
         queue.put(ident.encode(), feed=feed, ident=ident)
         with self._lock:
             self._oracle.sent(Draft(feed, ident, ident.encode(), 0))
-            self.count += 1
+            self.of_feed[feed] += 1
 
     def check(self, site: SecureSite, expect: Callable[[str, str], bool] | None = None) -> None:
         for product in site.queue.read_batch("oldest", limit=1_000_000):
@@ -73,10 +78,10 @@ def writers(ledger: Ledger, *flows: tuple[AnyQueue, str]) -> Iterator[None]:
     assert failures == []
 
 
-def flow(ledger: Ledger, products: int = 30) -> None:
-    """Wait until so many more products were put."""
-    target = ledger.count + products
-    until(lambda: ledger.count >= target, "products flow")
+def flow(ledger: Ledger, *feeds: str) -> None:
+    """Wait until some more products were put into each feed."""
+    targets = {feed: ledger.of_feed[feed] + 15 for feed in feeds}
+    until(lambda: all(ledger.of_feed[feed] >= targets[feed] for feed in feeds), lambda: (targets, ledger.of_feed))
 
 
 def renew(realm: Realm, name: str) -> None:
@@ -100,15 +105,15 @@ def test_certificates_and_rules_change_while_products_flow_and_none_is_lost(
 ) -> None:
     ledger, before = Ledger(), (realm.folder / "certs" / "hub.crt").read_bytes()
     with writers(ledger, (hub.queue, "wx/local"), (realm.connect("alice", hub), "wx/remote")):
-        flow(ledger)
+        flow(ledger, "wx/local", "wx/remote")
         renew(realm, "hub")
         hub.daemon.reload(LOADED)
-        flow(ledger)
+        flow(ledger, "wx/local", "wx/remote")
         hub.allow(EDGE, ALICE, Allow("bob", receive=["wx/**"]))
-        flow(ledger)
+        flow(ledger, "wx/local", "wx/remote")
         renew(realm, "edge")
         edge.daemon.reload("edge.toml is loaded")
-        flow(ledger)
+        flow(ledger, "wx/local", "wx/remote")
         hub.daemon.reload(LOADED)
     assert (realm.folder / "certs" / "hub.crt").read_bytes() != before
     assert hub.daemon.process.poll() is None
@@ -121,10 +126,10 @@ def test_widened_rights_reach_back_and_narrowed_ones_end_at_once_while_products_
     edge = realm.site("edge", Allow("hub", publish=["wx/**"]), requests=[FROM_OLDEST], near=[hub])
     ledger, marked = Ledger(), Ledger()
     with writers(ledger, (hub.queue, "wx/a"), (hub.queue, "wx/b")):
-        flow(ledger)
+        flow(ledger, "wx/a", "wx/b")
         assert edge.idents("wx/b") == []
         hub.allow(Allow("edge", receive=["wx/a", "wx/b"]))
-        flow(ledger)
+        flow(ledger, "wx/a", "wx/b")
         until(lambda: "wx/b 0" in edge.idents("wx/b"), "what was put before it was permitted arrives")
     until(lambda: len(edge.idents()) >= ledger.count, lambda: (len(edge.idents()), ledger.count))
     ledger.check(edge)
