@@ -36,14 +36,17 @@ from headrace.remote.protocol.hello import HELLO, OLDEST_VERSION, VERSION, Hello
 HONEST, PROCESSES, PER_SECOND = 50, 5, 2.0  # clients, and how often each puts and reads
 HELD = 50_000  # products in the queue, for searches
 RATIO_MAX = 2.0
+ROUNDS = 5  # short ones, so that what the machine does besides concerns both parts
 _SITE, _HOSTILE = "one", "mallory"
 _FLIGHT = 256  # calls of the hostile client that have no reply yet
 _PUT_BYTES = 64 << 10
 _QUANTILE = 0.99
 
 
-def hostile(certs: Path, place: Path, seconds: float, announce: Announce) -> Iterator[Figure]:
-    """The figures; each of the two rounds has a quiet part and one with the hostile client."""
+def hostile(
+    certs: Path, place: Path, seconds: float, announce: Announce, kinds: Sequence[int] = range(5)
+) -> Iterator[Figure]:
+    """The figures; `kinds` are those of the hostile calls. The hostile client runs in one half of each round."""
     names = [f"honest{number}" for number in range(HONEST)]
     for name in (*names, _HOSTILE):
         make_certificate(certs, name)
@@ -54,9 +57,9 @@ def hostile(certs: Path, place: Path, seconds: float, announce: Announce) -> Ite
         (endpoint,) = parts.enter_context(site_at(queue.path, [], trust=trust))
         shares = [names[place::PROCESSES] for place in range(PROCESSES)]
         honest = parts.enter_context(processes(_be_honest, [(endpoint, trust, share) for share in shares], 60))
-        (evil,) = parts.enter_context(processes(_be_hostile, [(endpoint, trust)], 60))
+        (evil,) = parts.enter_context(processes(_be_hostile, [(endpoint, trust, kinds)], 60))
         quiet, beside, made = [], [], 0
-        for _ in range(2):
+        for _ in range(ROUNDS):
             announce(f"{HONEST} honest clients")
             quiet += _latencies(honest, seconds)
             announce("and a hostile one")
@@ -69,7 +72,7 @@ def hostile(certs: Path, place: Path, seconds: float, announce: Announce) -> Ite
     before, after = _quantile(quiet), _quantile(beside)
     yield Figure("honest-p99", f"{HONEST} honest clients, put and read, p99", before, "ms")
     yield Figure("beside-hostile-p99", "the same beside a hostile client, p99", after, "ms",
-                 beside=f"{made / (2 * seconds):,.0f} hostile calls/s")  # fmt: skip
+                 beside=f"{made / (ROUNDS * seconds):,.0f} hostile calls/s")  # fmt: skip
     ratio = "p99 beside a hostile client, to p99 without"
     yield Figure("hostile-ratio", ratio, after / before, "times", RATIO_MAX, True)
 
@@ -125,7 +128,7 @@ def _use(queue: AnyQueue, feed: str, seconds: float, offset: float, taken: list[
 # --- the hostile client ---------------------------------------------------------------------------
 
 
-def _be_hostile(parent: Connection, endpoint: str, trust: Trust) -> None:
+def _be_hostile(parent: Connection, endpoint: str, trust: Trust, kinds: Sequence[int]) -> None:
     """Calls at full speed between "go" and "rest", whose number is sent then."""
     terms = SessionTerms("client", connect=(endpoint,), tls=trust.tls(_HOSTILE), timeout_s=30)
     with open_session(terms) as session:
@@ -133,7 +136,7 @@ def _be_hostile(parent: Connection, endpoint: str, trust: Trust) -> None:
         while parent.recv() == "go":
             made = 0
             flight = threading.Semaphore(_FLIGHT)
-            messages = _Messages()
+            messages = _Messages(kinds)
             while not parent.poll():
                 if flight.acquire(timeout=0.1):
                     _send(session, *messages.next(), flight)
@@ -145,15 +148,15 @@ def _be_hostile(parent: Connection, endpoint: str, trust: Trust) -> None:
 class _Messages:
     """Calls of a client, one kind after another."""
 
-    def __init__(self) -> None:
-        self._client, self._number = os.urandom(16), 0
+    def __init__(self, kinds: Sequence[int]) -> None:
+        self._kinds, self._client, self._number = kinds, os.urandom(16), 0
         self._payload = os.urandom(_PUT_BYTES)
 
     def next(self) -> tuple[bytes, bytes]:
         """The attachment and the payload."""
         self._number += 1
         number, feed = self._number, f"wx/{_HOSTILE}/a"
-        kind = number % 5
+        kind = self._kinds[number % len(self._kinds)]
         if kind == 0:
             return self._call(calls.PutOne(feed, str(number)), number), self._payload
         if kind == 1:

@@ -25,7 +25,7 @@ from headrace.link.rights import Rule
 
 BACKLOG = {150: 300_000, 13_600: 30_000, LARGE: 400}  # size: number of products
 LIVE, PER_SECOND, ROUNDS = 200_000, 200, 3
-HOSTILE_S, HOSTILE_S_MIN = 15.0, 2.0  # of each part
+HOSTILE_S, HOSTILE_S_MIN = 6.0, 1.0  # of each part
 NOT_MEASURED = [
     "several machines, real networks, durability on disk",
     "QUIC, and certificates with other keys than EC P-256",
