@@ -16,6 +16,7 @@ from pathlib import Path
 
 from headrace.bench.processes import processes
 from headrace.link.credentials import TlsTerms
+from headrace.link.fair import take_short_turns
 from headrace.link.rights import Rule
 from headrace.link.session import SessionTerms, locators, open_session
 from headrace.queue import Queue
@@ -54,6 +55,7 @@ PLAIN = Trust()
 def serve_site(parent: Connection, path: Path, near: list[str], begin_at: str, trust: Trust) -> None:
     """Run a site until the parent sends a message; it requests everything if it has a neighbour."""
     begin_logs("error", None, 5)
+    take_short_turns()
     requests = [Request("all", Selection("**"), begin_at)] if near else []
     with Queue.open(path) as queue:
         name = queue.config.origin

@@ -8,6 +8,7 @@ A queue has room for WORK_MAX pieces, divided among those for whom something wai
 the caller hears Busy (`check_room`).
 """
 
+import sys
 import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable
@@ -19,6 +20,16 @@ WORK_MAX = 1024  # pieces that wait, as long as few principals share the threads
 SHARE_MIN = 16  # of each principal, however many there are
 
 Work = tuple[Callable[[Any], None], Any]
+_TURN_S = 0.0005  # of a thread that computes, while others wait
+
+
+def take_short_turns() -> None:
+    """Let no thread of this process keep the interpreter for long while others wait for it.
+
+    A call needs the interpreter several times until its reply is sent. With the usual 5 ms, three threads that search
+    the queue for one principal add more than 50 ms to every call of the others.
+    """
+    sys.setswitchinterval(_TURN_S)
 
 
 class Busy(Exception):  # noqa: N818

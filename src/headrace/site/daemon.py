@@ -27,6 +27,7 @@ from headrace.link.audit import Audit
 from headrace.link.audit_files import audit_folder
 from headrace.link.door import Door
 from headrace.link.endpoint import LOCAL
+from headrace.link.fair import take_short_turns
 from headrace.link.local import admit, prepare_socket
 from headrace.link.presence import close_in_turn
 from headrace.link.quotas import QuotaTable
@@ -98,6 +99,7 @@ class Daemon:
     def run(self, ready: Ready) -> None:
         """Serve until SIGTERM or SIGINT; `ready` is called once the site takes part in the fabric."""
         noted = _note_signals()
+        take_short_turns()
         _begin_logs(self._config)
         log_stray_errors()
         for warning in check_warnings(self._file):
