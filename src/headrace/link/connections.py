@@ -9,6 +9,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -65,6 +66,7 @@ def _answers(link: socket.socket) -> Iterator[tuple[int, Remote]]:
             offset += (size + 3) & ~3
 
 
+@lru_cache(maxsize=4096)
 def plain_address(given: bytes | str) -> Address:
     """An address; an IPv4 address that is written as one of IPv6 becomes what it is."""
     address = ipaddress.ip_address(given)
