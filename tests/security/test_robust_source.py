@@ -65,7 +65,7 @@ def test_every_loop_has_a_test_in_which_it_fails() -> None:
     named = {
         node.value
         for _, tree in modules()
-        if any(calls(tree, "GuardedThread"))
+        if any(calls(tree, "GuardedThread", "FairThreads"))
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and str(node.value).startswith("headrace-") and node.value != "headrace-"
     }

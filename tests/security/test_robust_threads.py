@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 import zenoh
-from headrace.remote.server.fair import FairThreads
 
 from headrace.errors import DiskFullError
 from headrace.guard import FAILURES, PLACES_MAX, Failures, GuardedThread, OnceThread, counted, guarded
 from headrace.link.declarations import Declarations
+from headrace.link.fair import FairThreads
 from headrace.log.flush import Flusher
 from headrace.payload.fragments.listening import Listener
 from headrace.pipeline.actions.programs import Programs
@@ -53,7 +53,8 @@ OTHERWISE = {  # why a name of a thread is not in LOOPS
     "headrace-balancer": "it catches everything, and counts it in its statistics",
     "headrace-status": "it needs Spark; its loop is that of headrace-progress",
     "headrace-door": "tests/link/test_lockout.py",
-    "headrace-meet": "it ends by itself", "headrace-consumer": "an executor",
+    "headrace-meet": "it ends by itself",
+    **dict.fromkeys(map("headrace-{}".format, ("call", "consumer", "function", "measure", "read", "share")), "executors"),
     "headrace-deadline": "below", "headrace-calls": "below", "headrace-receipts": "below", "headrace-logs": "below",
     "headrace-pipe-idle": "below",
 }  # fmt: skip

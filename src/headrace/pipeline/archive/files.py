@@ -37,6 +37,10 @@ _ROWS_AT_ONCE = 1024
 _BUFFER_BYTES = 1 << 20  # of each column that is read
 
 
+# What Arrow raises for a damaged file, which includes text that is not UTF-8 and sizes that no memory has.
+DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError, KeyError)
+
+
 @dataclass(frozen=True, slots=True)
 class TableFile:
     """One file of a table."""
@@ -97,7 +101,7 @@ def rows_of(
                     rows = _rows_at_once(group, bytes_max)
                     for batch in parquet.iter_batches(rows, row_groups=[number], columns=inside):
                         yield _fit(batch, file, columns)
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGE as error:
         raise _unreadable(file.name, error) from None
 
 
@@ -160,7 +164,7 @@ def zoned(value: Any) -> Any:
 def _opened(file: TableFile) -> Any:
     try:
         return pq.ParquetFile(file.open(), pre_buffer=False, buffer_size=_BUFFER_BYTES)
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGE as error:
         raise _unreadable(file.name, error) from None
 
 
