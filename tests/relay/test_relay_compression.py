@@ -9,11 +9,14 @@ import pytest
 from headrace import Queue
 from headrace.errors import FabricMessageError
 from headrace.link.rights import Feeds
-from headrace.log.records import rows_of
+from headrace.log.records import Names, rows_of
 from headrace.payload.compression.link import shrunk, unfolded
+from headrace.product.options import Options
 from headrace.queue.queue import log_of
 from headrace.relay.dictionaries import give_dictionary
-from headrace.relay.messages.page import PAGE_BYTES_MAX
+from headrace.relay.messages.page import PAGE_BYTES_MAX, decode, decode_head
+from headrace.relay.messages.query import Read
+from headrace.relay.serve import Pager
 from support.fleet import Fabric, held, want
 from support.waiting import until
 
@@ -84,15 +87,51 @@ def test_a_request_may_compress_its_link(fabric: Fabric, begin_at: str) -> None:
     assert 0 < described.wire_bytes < described.page_bytes / 2
 
 
+def test_who_may_receive_some_feeds_of_a_dictionary_gets_their_products_expanded(
+    make_quick: Callable[..., Queue],
+) -> None:
+    queue = make_quick(origin="a")
+    compress(queue)
+    queue.put_many(TEXTS[:50], feed="wx/text/sa", ident=[f"second {n}" for n in range(50)])
+    queue.put(
+        TEXTS[0],
+        feed="wx/text/sa",
+        ident="third",
+        created=1 << 60,
+        options=Options(bound_us=7),
+        expiry=1 << 62,
+        properties={"a": 1},
+    )
+    queue.put(b"short", feed="wx/text/sa", ident="as it is")
+    queue.put_many(TEXTS[:9], feed="wx/text/other", ident=[f"other {n}" for n in range(9)])
+    pager = Pager(queue, "a", Feeds(["wx/text/sa"]))
+    pages = [
+        decode(decode_head(head), records, Names()) for head, records in pager.pages(Read("**", 0, 64, 20, 1 << 20))
+    ]
+    sent = [product for page in pages for product in page.batch]  # without any dictionary
+    stored = list(queue.read_batch("oldest", limit=1000, selection="wx/text/sa"))
+    assert [
+        (each.ident, bytes(each.payload), each.signature, each.origin_sequence, each.properties, each.bound_ns)
+        for each in sent
+    ] == [
+        (each.ident, bytes(each.payload), each.signature, each.origin_sequence, each.properties, each.bound_ns)
+        for each in stored
+    ]  # fmt: skip
+    whole = Pager(queue, "a", Feeds(["**"]))
+    assert sum(len(records) for _, records in whole.pages(Read("wx/text/sa", 0, 64, 20, 1 << 20))) < sum(
+        len(records) for _, records in pager.pages(Read("wx/text/sa", 0, 64, 20, 1 << 20))
+    )
+
+
 def test_a_stranger_gets_no_dictionary(make_quick: Callable[..., Queue]) -> None:
     queue = make_quick()
     number = compress(queue)
     for patterns, may in (
         ((), False),
         (("ocean/**",), False),
-        (("wx/text/sa",), True),
+        (("wx/text/sa",), False),
         (("wx/**",), True),
-        (("*/*/x",), True),
+        (("*/*/x",), False),
     ):
         assert bool(give_dictionary(queue, number, Feeds(patterns))) is may, patterns
     assert give_dictionary(queue, number + 1, Feeds(["**"])) == b""

@@ -1,7 +1,8 @@
 """Dictionaries between sites: given to sites that may have them, and fetched before products that need them are stored.
 
 A dictionary consists of pieces of the products that it was trained with. So it is given to a principal that may receive
-some of them, and to no other; one that may not gets the same reply as if there were none.
+all feeds of its pattern, and to no other: one that may not gets the same reply as if there were none, and the products
+expanded (plain.py).
 """
 
 from headrace.errors import DictionaryError, FabricError
@@ -20,8 +21,8 @@ def give_dictionary(queue: Queue, number: int, allowed: Feeds) -> bytes:
 
 
 def may_have(dictionary: Dictionary, allowed: Feeds) -> bool:
-    """Whether some products of these feeds may have trained the dictionary."""
-    return allowed.meets(dictionary.feed)
+    """Whether all products that may have trained the dictionary are of these feeds."""
+    return allowed.includes(dictionary.feed)
 
 
 class SiteDictionaries:

@@ -33,6 +33,7 @@ from headrace.product.cause import Cause, LostBy
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
 from headrace.relay.messages.page import PAGE_BYTES_MAX
+from headrace.relay.plain import GROWN_BYTES_MAX, Plain
 from headrace.selection import Selection
 from headrace.selection.matching import bounds
 from headrace.units import format_size
@@ -96,12 +97,13 @@ class Examiner:
     def __init__(
         self, queue: Queue, selection: Selection, start: int, *, products: int, payload_bytes: int,
         allowed: Allowed | None = None, too_large: TooLarge | None = None, record_bytes: int = PAGE_BYTES_MAX,
+        plain: Plain | None = None,
     ) -> None:  # fmt: skip
-        """`record_bytes`: what the client admits of one product."""
+        """`record_bytes`: what the client admits of one product. `plain`: expands some products for it."""
         self._log, self._selection, self._allowed = log_of(queue), selection, allowed
         timeless = selection if selection.max_age_s is None else selection.replace(max_age_s=None)
         self._read = self._log.reader(timeless, products, payload_bytes, allowed)
-        self._too_large = too_large or TooLarge()
+        self._too_large, self._plain = too_large or TooLarge(), plain
         self._page_bytes = min(max(record_bytes, payload_bytes), PAGE_BYTES_MAX)
         self.position = start
 
@@ -121,11 +123,15 @@ class Examiner:
 
     def _end_of_page(self, batch: Batch) -> int | None:
         """The sequence of the first product that does not fit into the page; None if all do."""
-        if rows_of(batch).bytes + len(batch) * _OVERHEAD_MAX <= self._page_bytes:
+        growth = None if self._plain is None else self._plain.growth(batch)
+        if growth is None and rows_of(batch).bytes + len(batch) * _OVERHEAD_MAX <= self._page_bytes:
             return None
-        columns = batch.columns
+        columns, limit = batch.columns, self._page_bytes
         sizes = np.frombuffer(rows_of(batch).record_sizes(), np.uint64)
-        over = np.flatnonzero(np.cumsum((sizes + _ALIGNMENT) & ~_ALIGNMENT) > self._page_bytes)
+        if growth is not None and len(batch):
+            sizes = sizes + growth
+            limit = min(limit, max(GROWN_BYTES_MAX, int(sizes[0]) + int(_ALIGNMENT)))
+        over = np.flatnonzero(np.cumsum((sizes + _ALIGNMENT) & ~_ALIGNMENT) > limit)
         return int(columns["sequence"][over[0]]) if len(over) else None
 
     def _leave_out_large(self, batch: Batch) -> Examined:

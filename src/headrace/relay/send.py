@@ -37,6 +37,7 @@ from headrace.relay.audience import Audience
 from headrace.relay.examine import Examined, Examiner, TooLarge
 from headrace.relay.messages.beat import FEEDS_MAX, INTERVAL_S, Beat, encode_beat
 from headrace.relay.messages.page import VERSION, PageHead, encode_head, queue_id, records_of, sequence_bytes
+from headrace.relay.plain import Plain
 from headrace.selection import Selection
 
 STREAMS_MAX = 256
@@ -67,9 +68,10 @@ class Stream:
         self._started_ns, self._interval_ms = started_ns, interval_ms
         self._session, self._queue, self._site = session, queue, site
         self._queue_id = queue_id(queue)
+        self._plain = None if audience.hears_all else Plain(queue, audience.feeds)
         self._examiner = Examiner(
             queue, selection, queue.next, products=_PAGE_PRODUCTS_MAX, payload_bytes=_PAGE_BYTES,
-            allowed=audience.feeds.test, too_large=too_large,
+            allowed=audience.feeds.test, too_large=too_large, plain=self._plain,
         )  # fmt: skip
         self._floor = self._examiner.position - 1  # nothing was sent up to here
         self._left_out = 0  # up to here something was left out
@@ -120,7 +122,7 @@ class Stream:
             self._queue.next, len(sequences), log_of(self._queue).now_ns(),
             sequences=b"" if self.name == OWN else sequence_bytes(sequences),
         )  # fmt: skip
-        records = records_of(batch, rows)
+        records = records_of(batch, rows) if self._plain is None else self._plain.records(batch, rows)
         small = shrunk(records) if self._compresses else None
         if small is None:
             self._publisher(feed).put(records, attachment=encode_head(head))

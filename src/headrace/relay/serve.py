@@ -68,6 +68,7 @@ from headrace.relay.messages.query import (
     selection_in,
 )
 from headrace.relay.messages.source import Source
+from headrace.relay.plain import Plain
 from headrace.relay.send import stream_name
 from headrace.relay.site_client import round_trips
 from headrace.selection import Selection
@@ -261,6 +262,7 @@ class Pager:
     ) -> None:  # fmt: skip
         self._queue, self._site, self._too_large, self._narrow = queue, site, too_large, narrow
         self._allowed = allowed.test
+        self._plain = None if allowed.is_all else Plain(queue, allowed)
 
     def pages(self, query: Read) -> Iterator[tuple[bytes, bytes]]:
         """Yield head and records of each page, up to the end of the log or the number that was asked for."""
@@ -268,6 +270,7 @@ class Pager:
         examiner = Examiner(
             self._queue, selection, query.after + 1, products=query.products, payload_bytes=query.payload_bytes,
             allowed=self._allowed, too_large=self._too_large, record_bytes=query.record_bytes,
+            plain=self._plain,
         )  # fmt: skip
         stream = stream_name(selection)
         is_own = selection.given().get("origin") == Selection(origin=self._site).origin
@@ -292,7 +295,8 @@ class Pager:
     def _page(self, stream: str, examined: Examined) -> tuple[bytes, bytes]:
         records, sequences, lost = b"", b"", examined.lost
         if examined.batch is not None and len(examined):
-            records = records_of(examined.batch, examined.rows)
+            send = records_of if self._plain is None else self._plain.records
+            records = send(examined.batch, examined.rows)
             chosen = examined.batch.sequences
             sequences = sequence_bytes(chosen if examined.rows is None else chosen[examined.rows])
         head = PageHead(
