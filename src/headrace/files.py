@@ -34,10 +34,10 @@ class IrregularFileError(OSError):
 
 
 def open_regular(path: Name, flags: int = os.O_RDONLY, *, mode: int | None = None, follow: bool = False) -> int:
-    """A descriptor of a regular file. With O_CREAT, `mode` gives its permissions; None: those of its folder."""
+    """A descriptor of a regular file. A new one gets the permissions `mode`; None: those of its folder."""
     safe = flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
     try:
-        descriptor = os.open(path, safe, 0o600)
+        descriptor, is_new = _opened(path, safe)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
             raise IrregularFileError(path, os.lstat(path).st_mode) from None
@@ -46,14 +46,28 @@ def open_regular(path: Name, flags: int = os.O_RDONLY, *, mode: int | None = Non
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise IrregularFileError(path, status.st_mode)
-        if flags & os.O_CREAT and status.st_uid == os.geteuid():
-            wanted = file_mode(Path(path).parent) if mode is None else mode
-            if stat.S_IMODE(status.st_mode) != wanted:
-                os.fchmod(descriptor, wanted)
+        if is_new:
+            os.fchmod(descriptor, file_mode(Path(path).parent) if mode is None else mode)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _opened(path: Name, flags: int) -> tuple[int, bool]:
+    """A descriptor, and whether the file was created for it."""
+    while flags & os.O_CREAT:
+        try:
+            return os.open(path, flags | os.O_EXCL, 0o600), True
+        except FileExistsError:
+            if flags & os.O_EXCL:
+                raise
+        try:
+            return os.open(path, flags & ~os.O_CREAT), False
+        except FileNotFoundError:  # removed in between; or a link that leads nowhere
+            if os.path.islink(path):
+                raise
+    return os.open(path, flags), False
 
 
 def open_to_read(path: Name, *, follow: bool = False) -> BinaryIO:

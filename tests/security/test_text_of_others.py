@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Queue
+from headrace.link.keys import beat_key, live_key
 from headrace.relay.messages.query import Identify
 from support.commandline import PROGRAM
 from support.hostile import MakeHostile
@@ -92,3 +93,18 @@ def test_texts_of_a_peer_forge_no_line_of_the_log(realm: Realm, hostile: MakeHos
     assert not [line for line in lines if line.startswith("2026-01-01T00:00:00Z")]
     assert not [char for char in ACTING if char in hub.log]
     assert len(lines) < 100
+
+
+def test_a_flood_of_nonsense_is_a_few_lines_of_the_log_and_is_counted(realm: Realm, hostile: MakeHostile) -> None:
+    hub = realm.site("hub", Allow("evil", publish=["wx/**"]), Allow("hub", receive=["**"]), requests=[REQUEST])
+    evil = hostile("evil", hub)
+    evil.hold("evil", ("wx/a", "first"))
+    evil.appear()
+    until(lambda: hub.idents() == ["first"], lambda: hub.log)
+    for number in range(3000):
+        evil.session.put(beat_key("evil", "own"), b"\x81\xa4\x1b[2J" + str(number).encode())
+        evil.session.put(live_key("evil", "own", "wx/a"), b"\xff" * 8, attachment=b"nonsense %d\n" % number)
+    evil.hold("evil", ("wx/a", "last"))
+    until(lambda: hub.idents() == ["first", "last"], lambda: hub.log)
+    assert len(hub.log.splitlines()) < 200
+    assert not [char for char in ACTING if char in hub.log]

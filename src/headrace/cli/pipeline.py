@@ -76,8 +76,11 @@ def run(file: Path, master: str, ship: bool, once: bool, as_json: bool) -> int:
     from headrace.pipeline.source.session import spark_session
     from headrace.pipeline.spark.failures import JAVA_GONE
     from headrace.pipeline.spark.session import is_prepared
+    from headrace.site.logs import VisibleFormatter
 
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
+    warnings = logging.StreamHandler(sys.stderr)
+    warnings.setFormatter(VisibleFormatter("%(levelname)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[warnings])
     if ship and master.startswith("local"):
         raise click.UsageError(f"--ship is for the executors of a cluster, and {master} has none")
     rules = load_rules(file)

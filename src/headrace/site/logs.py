@@ -34,8 +34,8 @@ log = logging.getLogger("headrace.site")
 class VisibleFormatter(logging.Formatter):
     """One line for each message, and indented ones for its traceback."""
 
-    def __init__(self) -> None:
-        super().__init__(_FORMAT, "%Y-%m-%dT%H:%M:%SZ")
+    def __init__(self, form: str = _FORMAT) -> None:
+        super().__init__(form, "%Y-%m-%dT%H:%M:%SZ")
         self.converter = time.gmtime
 
     def format(self, record: logging.LogRecord) -> str:

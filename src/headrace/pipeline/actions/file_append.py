@@ -145,7 +145,7 @@ def append_lock(folder: Path) -> Iterator[None]:
     """Exclude all other writers of this folder. TargetError: another process holds the lock for too long."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(locked(folder / LOCK, wait=LOCK_WAIT_S, mode=0o666))
+            stack.enter_context(locked(folder / LOCK, wait=LOCK_WAIT_S))
         except FileLockedError as error:
             problem = f"another process has held {error.path} for {LOCK_WAIT_S:.0f} s"
             holder = f"process {error.holder}" if error.holder else "it (find it with fuser)"
