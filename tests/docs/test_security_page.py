@@ -44,6 +44,12 @@ def test_each_test_that_the_page_names_exists_and_is_collected() -> None:
         assert not test or test in collected(path), f"{file}::{test}"
 
 
+def test_the_page_names_each_module_of_attacks() -> None:
+    modules = {f"tests/security/{path.name}" for path in (ROOT / "tests" / "security").glob("test_*.py")}
+    tools = {"tests/security/test_realm.py"}  # tests of what these tests use
+    assert modules - {file for file, _ in NAMED.findall(PAGE)} <= tools
+
+
 def test_no_line_of_the_threat_model_is_there_twice() -> None:
     seen = [(who, what) for who, what, *_ in threats()]
     assert len(seen) == len(set(seen))

@@ -7,6 +7,7 @@ import pytest
 
 from headrace.link.audit import PRINCIPALS_MAX, TEXT_MAX, Audit
 from headrace.link.audit_files import SERIES, Files, Series, lines_of, paths_of
+from headrace.site.audit_problems import audit_problems
 
 
 class Time:
@@ -103,3 +104,9 @@ def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     audit = Audit(tmp_path / "file" / "audit")
     audit.note("join", principal="alice")
     assert audit.statistics().failed == 1
+    (problem,) = audit_problems(audit)
+    assert "the audit log cannot be written" in problem.text
+    assert "1 line missing" in problem.text
+    (tmp_path / "file").unlink()
+    audit.note("join", principal="alice")
+    assert list(audit_problems(audit)) == []

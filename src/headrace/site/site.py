@@ -39,6 +39,7 @@ from headrace.relay.receive.receiver import Receiver, Request
 from headrace.relay.send import Streams
 from headrace.relay.serve import Server
 from headrace.remote.server.server import RemoteServer, RemoteServerStatistics
+from headrace.site.audit_problems import audit_problems
 from headrace.site.clock_problems import clock_problems
 from headrace.site.describe import describe, request_lags
 from headrace.site.door_problems import door_problems
@@ -190,7 +191,8 @@ class Site:
         now = time.monotonic()
         quotas = quota_problems(self._remote.refusals(), now)
         doors = door_problems(self._door)
-        others = (*links, *clock_problems(self._keeper), *quotas, *doors, *thread_problems(now))
+        audit = audit_problems(self._audit)
+        others = (*links, *clock_problems(self._keeper), *quotas, *doors, *audit, *thread_problems(now))
         return site_problems(
             self._queue, self._streams, self._receiver, self._too_large, others, now, self._rules,
         )  # fmt: skip
