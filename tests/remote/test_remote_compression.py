@@ -51,6 +51,25 @@ def test_a_client_reads_consumes_and_puts_compressed_products(served: Served) ->
     assert station.statistics().acknowledged == 20
 
 
+def test_a_client_that_may_not_have_the_dictionary_gets_products_expanded(make_served: Callable[..., Served]) -> None:
+    rules = (Rule(("*",), receive=("wx/text/sa",), station=("**",)),)
+    served = make_served(rules=rules)
+    number = compress(served.queue)
+    served.queue.put_many(TEXTS[:20], feed="wx/text/sa", ident=[f"{n}" for n in range(20)])
+    served.queue.put_many(TEXTS[:20], feed="wx/text/other", ident=[f"{n}" for n in range(20)])
+    there = served.connect()
+    batch = there.read_batch(301)
+    assert not batch.columns["form"].any()
+    assert [bytes(product.payload) for product in batch] == TEXTS[:20]
+    here = served.queue.read_batch(301, limit=20)
+    assert [product.signature for product in batch] == [product.signature for product in here]
+    assert served.queue.read_batch(301).columns["form"].all()
+    with there.station("s", "wx/text/sa", start=301).attach() as consumer:
+        taken = consumer.get(20, timeout=20)
+        assert [bytes(product.payload) for product in taken] == TEXTS[:20]
+    assert there._connection.ask(GetDictionary(number), Done)[1] == b""  # type: ignore[attr-defined]
+
+
 def test_put_batch_gives_the_site_the_dictionary(served: Served, make_quick: Callable[..., Queue]) -> None:
     source = make_quick("source", origin="source", size="8MiB")
     number = compress(source)

@@ -24,6 +24,7 @@ from headrace.relay.dictionaries import may_have
 from headrace.relay.messages.page import records_of
 
 GROWN_BYTES_MAX = 32 << 20  # of a page that was expanded, unless its only product is larger
+REPLY_BYTES_MAX = 256 << 20  # of what one reply to a remote client expands; the rest is sent as it is
 _HEADER = 56
 _EXPIRES = 1 << 6
 _WORD, _LENGTH = struct.Struct("<I"), struct.Struct("<H")
@@ -53,8 +54,19 @@ class Plain:
         """The records of a batch one after another, as `records_of` has them: all, or those of `rows`."""
         if not self._is_needed(batch):
             return records_of(batch, rows)
-        places = np.arange(len(batch), dtype=np.uint32) if rows is None else rows
-        return b"".join(self._record(batch, place) for place in places.tolist())
+        places = range(len(batch)) if rows is None else rows.tolist()
+        return b"".join(self._record(batch, place) for place in places)
+
+    def first_records(self, batch: Batch, count: int) -> bytes | None:
+        """The records of the first `count` products; None: they are sent as they are stored."""
+        growth = self.growth(batch)
+        if growth is None:
+            return None
+        fits = np.cumsum(growth) <= REPLY_BYTES_MAX
+        return b"".join(
+            self._record(batch, place) if fits[place] else records_of(batch, np.array([place], np.uint32))
+            for place in range(count)
+        )
 
     def _is_needed(self, batch: Batch) -> bool:
         return any(self._withholds(number) for number in kernel.needed_dictionaries(rows_of(batch)))

@@ -5,7 +5,7 @@ of the message. The batch at the client is a Batch in every respect. Its payload
 for as long as any of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from headrace.product.batch import Batch, Lost
 from headrace.remote.protocol.replies import PLACE_BYTES, Products
 
 Places = npt.NDArray[np.uint32]
+Rewrite = Callable[[Batch, int], bytes | None]
 
 
 class RemoteBatch(Batch):
@@ -39,10 +40,18 @@ class RemoteBatch(Batch):
         return RemoteBatch(super().take(chosen), None, self.got, self.attachment, at)
 
 
-def products_of(batch: Batch, head: int, count: int | None = None) -> tuple[Products, bytes]:
-    """The reply with a batch, or its first `count` products, and their records. `head`: the queue's next sequence."""
+def products_of(
+    batch: Batch, head: int, count: int | None = None, rewrite: Rewrite | None = None
+) -> tuple[Products, bytes]:
+    """The reply with a batch, or its first `count` products, and their records. `head`: the queue's next sequence.
+
+    `rewrite` returns the records of so many products for a client that needs them in another form; None: it does not.
+    """
     rows = rows_of(batch)
-    places, records = kernel.gather_placed(rows, len(rows) if count is None else count)
+    count = len(rows) if count is None else count
+    places, records = kernel.gather_placed(rows, count)
+    other = None if rewrite is None else rewrite(batch, count)
+    records = records if other is None else other
     lost = batch.lost
     first, last = (lost.first, lost.last) if lost is not None else (0, 0)
     return Products(batch.next, head, rows.bytes, places, first, last, rows.passed_over), records

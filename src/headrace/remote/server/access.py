@@ -24,10 +24,15 @@ import msgspec
 
 from headrace.errors import AccessDeniedError
 from headrace.link.rights import EVERYBODY, Rule, rights_of
+from headrace.log.dictionaries import Dictionary
 from headrace.log.read import Allowed
 from headrace.log.statistics import Statistics
+from headrace.queue import Queue
 from headrace.queue.members import Member
+from headrace.relay.dictionaries import may_have
+from headrace.relay.plain import Plain
 from headrace.remote.protocol.calls import Call, PutOne
+from headrace.remote.protocol.products import Rewrite
 from headrace.remote.server.call_rights import NEEDED
 from headrace.selection import Selection
 from headrace.share.interface import NodeState
@@ -46,6 +51,7 @@ class ClientAccess:
         self._receive, self._publish = self._rights.receive, self._rights.publish
         self._station, self._manage, self._consume = self._rights.station, self._rights.manage, self._rights.consume
         self._has_all = self._receive.is_all
+        self._plain: Plain | None = None
         self._name_owns = (name or EVERYBODY) if rules else None
 
     @property
@@ -106,9 +112,15 @@ class ClientAccess:
         if not self._receive:
             raise AccessDeniedError(f"{self._who} may not receive anything", _HINT)
 
-    def may_receive_some(self, feed: str) -> bool:
-        """Whether the client may receive some feed that this pattern matches."""
-        return self._receive.meets(feed)
+    def may_have(self, dictionary: Dictionary) -> bool:
+        """Whether the client may read the pieces of products of which a dictionary consists."""
+        return may_have(dictionary, self._receive)
+
+    def rewrite(self, queue: Queue) -> Rewrite | None:
+        """How records are made for the client if it may not have the dictionary that they need (relay/plain.py)."""
+        if self._plain is None and not self._has_all:
+            self._plain = Plain(queue, self._receive)
+        return None if self._plain is None else self._plain.first_records
 
     def check_feed(self, feed: str) -> None:
         """Whether the client may learn anything about this feed."""

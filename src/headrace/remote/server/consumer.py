@@ -299,7 +299,7 @@ class ServedConsumer:
 
     def _reply(self, pending: PendingCall, batch: Batch, count: int) -> tuple[Products, bytes]:
         """A batch, with what the client needs to know which of its products expire on the way."""
-        reply, records = products_of(batch, batch.next, count)
+        reply, records = products_of(batch, batch.next, count, pending.client.access.rewrite(self._gets.queue))
         now_ns, timeout_ns, stop_ns = deadlines(self.consumer)
         more = {"sent_ns": now_ns, "waited_ns": pending.waited_ns, "timeout_ns": timeout_ns, "stop_ns": stop_ns}
         reply = msgspec.structs.replace(reply, **more)

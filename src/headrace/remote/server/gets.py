@@ -91,7 +91,7 @@ class WaitingGets:
 
     def __init__(self, queue: Queue) -> None:
         self.downloads = Downloads()  # replies that clients fetch in parts, those of reads included
-        self._log = log_of(queue).kernel
+        self.queue, self._log = queue, log_of(queue).kernel
         self._stations: dict[Origin, Station] = {}
         self._lock = threading.Lock()
         self._is_used = threading.Condition(self._lock)

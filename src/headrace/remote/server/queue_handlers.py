@@ -187,7 +187,8 @@ class QueueHandlers:
         pending.position = batch.next
         if len(batch) or batch.lost or pending.deadline <= time.monotonic():
             end = self._queue.next
-            reply, records = products_of(batch, min(end, call.stop) if call.stop else end)
+            rewrite = pending.client.access.rewrite(self._queue)
+            reply, records = products_of(batch, min(end, call.stop) if call.stop else end, rewrite=rewrite)
             pending.finish(*self._downloads.first_part(pending.client, reply, records, call.part_bytes))
         else:
             self._waiting.add(pending)
@@ -255,9 +256,9 @@ class QueueHandlers:
         pending.finish(replies.NameList(pending.client.access.visible_readers(wanted)))
 
     def get_dictionary(self, pending: PendingCall, call: calls.GetDictionary) -> None:
-        """For a client that may receive products like those that it was trained with; for others there is none."""
+        """For a client that may receive all that it was trained with; others get products expanded."""
         found = log_of(self._queue).dictionaries.get(call.number)
-        may = found is not None and pending.client.access.may_receive_some(found.feed)
+        may = found is not None and pending.client.access.may_have(found)
         pending.finish(Done(), encode_dictionary(found) if found is not None and may else b"")
 
     def add_dictionary(self, pending: PendingCall, call: calls.AddDictionary) -> None:
