@@ -13,6 +13,8 @@ import pytest
 from headrace import Queue
 from headrace.errors import HeadraceError, ProductDamagedError, QueueDamagedError, QueueVersionError
 from support.commandline import PROGRAM
+from support.daemon import Daemon
+from support.fleet import free_port
 from support.seeds import random_seed
 
 DEEP = b'{"format":2,"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
@@ -159,3 +161,22 @@ def test_commands_end_at_a_fifo_and_say_where_it_is(queue: Path) -> None:
     done = subprocess.run([*PROGRAM, "queue", "repair", str(queue)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert not [file for file in queue.rglob("*") if file.is_fifo() and file.parent.name != "damaged"]
+
+
+@pytest.mark.parametrize(("name", "starts"), [("lock", False), ("wanted.json", True), ("audit/site.jsonl", True)])
+def test_a_site_never_hangs_at_a_fifo_among_its_files(tmp_path: Path, name: str, starts: bool) -> None:
+    file = tmp_path / "site.toml"
+    file.write_text(
+        f'[site]\nqueue = "q"\nlisten = ["tcp/127.0.0.1:{free_port()}"]\nscouting = "off"\n[queue]\nsize = "4MiB"\n'
+    )
+    with Daemon(file) as daemon:
+        daemon.wait_until_ready()
+    fifo = tmp_path / "q" / "site" / name
+    fifo.unlink(missing_ok=True)
+    os.mkfifo(fifo)
+    with Daemon(file) as daemon:
+        if starts:
+            daemon.wait_until_ready()
+            return
+        assert daemon.wait() == 3
+        assert f"{fifo}: it is a FIFO, not a regular file" in daemon.log.read_text()

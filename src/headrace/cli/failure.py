@@ -26,6 +26,7 @@ import click
 import msgspec
 
 from headrace.errors import HeadraceError, InvalidError, OracleError, SelectionError
+from headrace.files import IrregularFileError
 from headrace.text import harmless, visible, visible_lines
 from headrace.units import format_count
 
@@ -88,6 +89,8 @@ def explain_bug(error: Exception) -> Failure:
 
 def os_hint(error: OSError) -> str:
     """What to do about an error of the operating system; empty if the error alone does not tell."""
+    if isinstance(error, IrregularFileError):
+        return "move it away, and find out who put it there"
     return _OS_HINTS.get(error.errno or 0, "")
 
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headrace.errors import PipelineError
+from headrace.files import IrregularFileError, read_regular
 from headrace.pipeline.actions.action import Context, Counts
 from headrace.pipeline.actions.dead_letters import DeadLetters, Letters
 from headrace.pipeline.actions.disk import RESERVED, disk_error, is_path_invalid, make_folder
@@ -192,9 +193,11 @@ class Targets:
 def is_wanted(path: Path, content: bytes) -> bool:
     """Whether the file is still to be written. RefusedError: it exists with other bytes, even if they begin alike."""
     try:
-        is_same = path.stat().st_size == len(content) and path.read_bytes() == content
+        is_same = path.stat().st_size == len(content) and read_regular(path, follow=True) == content
     except FileNotFoundError:
         return True
+    except IrregularFileError:
+        raise RefusedError(f"{path} exists, and is not a file") from None
     except OSError as error:
         raise disk_error(error, path, "read") from error
     if not is_same:
