@@ -206,10 +206,10 @@ class Driver:
         self._buffer.push(LiveMessage(feed, attachment, payload, 0))
         if self._live is not None:
             live, self._live = self._live, None
-            live(self._buffer.take(0))
+            live(self._buffer.take())
 
     def _take_live(self, action: actions.TakeLive) -> Any:
-        if messages := self._buffer.take(0):
+        if messages := self._buffer.take():
             return messages
         self._live = self._wait()
         self._world.after(action.timeout_s, partial(self._live, []))

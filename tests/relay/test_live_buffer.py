@@ -13,10 +13,10 @@ def test_attachments_and_payloads_count_towards_the_limit(parts: tuple[bytes, by
     for _ in range(9):
         buffer.push(LiveMessage("wx", *parts, 0))
     assert buffer.dropped == {"catching up": 0, "full": 7}
-    assert len(buffer.take(0)) == 2
+    assert len(buffer.take()) == 2
     for _ in range(3):
         buffer.push(LiveMessage("wx", *parts, 0))
-    assert len(buffer.take(0)) == 2
+    assert len(buffer.take()) == 2
 
 
 def test_the_buffers_of_a_receiver_have_a_limit_together() -> None:
@@ -28,9 +28,9 @@ def test_the_buffers_of_a_receiver_have_a_limit_together() -> None:
         first.push(LiveMessage("wx", b"", bytes(10), 0))
     second.push(LiveMessage("wx", b"", bytes(10), 0))
     assert second.dropped["full"] == 1
-    assert len(first.take(0)) == 2
+    assert len(first.take()) == 2
     for _ in range(2):
         second.push(LiveMessage("wx", b"", bytes(10), 0))
     second.shut()
     first.push(LiveMessage("wx", b"", bytes(25), 0))
-    assert len(first.take(0)) == 1
+    assert len(first.take()) == 1

@@ -43,3 +43,11 @@ def test_a_site_that_lists_fewer_origins_later_is_no_problem_any_more() -> None:
     take(places, taken, 1000, "b")
     places.begin_list("b")
     assert places.turned_away == {}
+
+
+def test_a_site_that_a_rule_names_always_has_a_place() -> None:
+    places, taken = Places(), set[Key]()
+    take(places, taken, 2 * UPSTREAMS_MAX, "")
+    assert not places.is_free(("r", "y"), "", taken)
+    assert places.is_free(("r", "y"), "", taken, is_named=True)
+    assert places.turned_away == {"": UPSTREAMS_MAX}

@@ -15,8 +15,9 @@ from headrace.link.fair import WORK_MAX
 from headrace.link.rights import Rule
 from headrace.relay.messages.query import Read, Resolve, ResolveReply, decode_reply, encode
 from headrace.relay.receive.actions import Action, FindMissing, Pause, Steps
+from headrace.relay.receive.driver import Driver
+from headrace.relay.receive.pool import Pool
 from headrace.relay.receive.upstream import UpstreamStatistics
-from headrace.relay.receive.upstream_thread import UpstreamThread
 from headrace.relay.send import Stream, Streams
 from headrace.relay.serve import Server
 from support.fleet import Fabric, want
@@ -178,18 +179,19 @@ def test_an_unexpected_error_does_not_end_an_upstream(monkeypatch: pytest.Monkey
     def fail(*about: int) -> tuple[int, int]:
         raise OSError("the disk")
 
-    monkeypatch.setattr("headrace.relay.receive.upstream_thread._RESTART_S", 0.0)
-    upstream = Failing(*actions)
-    thread = UpstreamThread(
-        upstream, None, None, store=lambda page, keep: None, find_missing=fail, recognise=fail, admit=fail, holders=list,  # type: ignore[arg-type]
+    monkeypatch.setattr("headrace.relay.receive.driver._RESTART_S", 0.0)
+    upstream, pool = Failing(*actions), Pool()
+    driver = Driver(
+        upstream, pool, None, None, store=lambda page, keep: iter(()), find_missing=fail, recognise=fail, admit=fail, holders=list,  # type: ignore[arg-type]
         save_progress=lambda: None,
     )  # fmt: skip
-    thread.start()
+    driver.start()
     try:
         assert upstream.goes_on.wait(SOON_S)
         assert upstream.statistics.problem in ("ValueError('unexpected')", "OSError('the disk')")
     finally:
-        thread.stop()
+        driver.stop()
+        pool.close()
 
 
 # --- sites that appear ------------------------------------------------------------------------------
@@ -238,16 +240,14 @@ def test_a_site_that_could_not_be_met_is_met_when_it_appears_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(name: str) -> None:
-        raise RuntimeError("can't start new thread")
+        raise RuntimeError("unexpected")
 
     fabric = Fabric(tmp_path)
     try:
         fabric.add("a", want("wx/**"))
         receiver = fabric.sites["a"]._receiver
         monkeypatch.setattr(receiver, "_add_origin", fail)
-        receiver._meeting.add("b")
-        with pytest.raises(RuntimeError):
-            receiver._meet("b")
-        assert not receiver._meeting
+        receiver._see(SimpleNamespace(key_expr="headrace/site/b/0", kind=zenoh.SampleKind.PUT))  # type: ignore[arg-type]
+        until(lambda: not receiver._meeting, "it is over")
     finally:
         fabric.close()

@@ -28,6 +28,7 @@ from headrace.relay.messages.query import Identify, IdentifyReply, Unreachable
 from headrace.relay.quench import Quench
 from headrace.relay.receive.failover import Failover
 from headrace.relay.receive.live_buffer import LiveBuffer
+from headrace.relay.receive.pool import Pool
 from headrace.relay.receive.receiver import Receiver, Request
 from headrace.relay.send import Stream
 from headrace.relay.serve import Server
@@ -53,7 +54,6 @@ OTHERWISE = {  # why a name of a thread is not in LOOPS
     "headrace-balancer": "it catches everything, and counts it in its statistics",
     "headrace-status": "it needs Spark; its loop is that of headrace-progress",
     "headrace-door": "tests/link/test_lockout.py",
-    "headrace-meet": "it ends by itself",
     **dict.fromkeys(map("headrace-{}".format, ("call", "consumer", "function", "measure", "read", "share")), "executors"),
     "headrace-deadline": "below", "headrace-calls": "below", "headrace-receipts": "below", "headrace-logs": "below",
     "headrace-pipe-idle": "below",
@@ -141,7 +141,8 @@ LOOPS: dict[str, tuple[Any, str, Act]] = {  # what fails, and what makes the thr
     "headrace-heartbeat": (Consumer, "_beat", nothing),
     "headrace-declare": (Declarations, "renew", lambda world: world.site._declarations._due.set()),
     "headrace-quench": (Quench, "_look_once", nothing),
-    "headrace-from": (LiveBuffer, "take", nothing),
+    "headrace-receive": (LiveBuffer, "take", nothing),
+    "headrace-receive-times": (Pool, "_wake_due", nothing),
     "headrace-failover": (Failover, "look", nothing),
     "headrace-progress": (Receiver, "_save", nothing),
     "headrace-send": (Stream, "advance", nothing),
@@ -164,7 +165,7 @@ def failed(name: str) -> int:
 def test_a_loop_of_a_site_fails_is_counted_and_goes_on(
     world: World, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.relay.receive.upstream_thread._RESTART_S", 0.0)
+    monkeypatch.setattr("headrace.relay.receive.driver._RESTART_S", 0.0)
     owner, method, act = LOOPS[name]
     before = {thread for thread in threading.enumerate() if thread.name.startswith(name)}
     fault = Fault(getattr(owner, method))

@@ -117,6 +117,10 @@ class Hostile:
         key = site_key(self.name, str(self.session.zid()))
         self._tokens.append(self.session.liveliness().declare_token(key))
 
+    def keep(self, token: Any) -> None:
+        """Withdraw this token with the others."""
+        self._tokens.append(token)
+
     def vanish(self) -> None:
         for token in self._tokens:
             token.undeclare()

@@ -11,7 +11,10 @@ from headrace.log.dictionaries import Dictionary, decode_dictionary, encode_dict
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
 from headrace.relay.messages.query import DictionaryReply, GetDictionary, Unreachable
-from headrace.relay.site_client import SiteClient
+from headrace.relay.replies import PENDING, Pending
+from headrace.relay.site_client import Asked, SiteClient
+
+_KEPT_MAX = 4
 
 
 def give_dictionary(queue: Queue, number: int, allowed: Feeds) -> bytes:
@@ -26,22 +29,41 @@ def may_have(dictionary: Dictionary, allowed: Feeds) -> bool:
 
 
 class SiteDictionaries:
-    """The dictionaries of another site (product/expansion.py: DictionarySource)."""
+    """The dictionaries of another site (product/expansion.py: DictionarySource). Nobody waits here for that site.
+
+    One thread at a time uses it. The latest ones are kept, because products need them one after the other.
+    """
 
     def __init__(self, client: SiteClient) -> None:
         self._client = client
+        self._asked: dict[int, Asked] = {}
+        self._kept: dict[int, Dictionary] = {}
 
     def need(self, number: int) -> Dictionary:
-        """The dictionary; DictionaryError, which may pass, if the site does not give it."""
+        """The dictionary; DictionaryError, which may pass, if it has not come, or the site does not give it."""
+        found = self._kept.get(number)
+        if found is None:
+            found = decode_dictionary(self._fetched(number), number)
+            self._kept = {**dict(list(self._kept.items())[1 - _KEPT_MAX :]), number: found}
+        return found
+
+    def _fetched(self, number: int) -> bytes:
+        if number not in self._asked:
+            self._asked = {number: self._client.ask(GetDictionary(number), DictionaryReply)}
+        name, site = name_of(number), self._client.site
         try:
-            reply: DictionaryReply = self._client.query(GetDictionary(number), DictionaryReply)
+            reply: DictionaryReply | Pending = self._asked[number].poll()
         except (Unreachable, FabricError) as error:
+            self._asked = {}
             raise DictionaryError(
-                f"site {self._client.site} does not send dictionary {name_of(number)}: {error}", "it is asked again"
+                f"site {site} does not send dictionary {name}: {error}", "it is asked again"
             ) from None
+        if reply is PENDING:
+            raise DictionaryError(f"dictionary {name} of site {site} has not come yet", "it was asked for")
+        self._asked = {}
         if not reply.dictionary:
             raise DictionaryError(
-                f"site {self._client.site} has no dictionary {name_of(number)} for this site, and its products need it",
+                f"site {site} has no dictionary {name} for this site, and its products need it",
                 "its operator may restore the file, or allow this site to receive the feeds that it was trained with",
             )
-        return decode_dictionary(reply.dictionary, number)
+        return reply.dictionary

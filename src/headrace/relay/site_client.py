@@ -1,8 +1,9 @@
 """The client of one other site's log: sends queries, returns replies and pages.
 
-The caller's thread waits; Zenoh's threads never do, because the channel of replies has room for everything that was
-asked for. Pages are handed on one by one while later ones are still on their way, so that querying, sending and
-storing overlap.
+Nobody waits on Zenoh's threads, and replies beyond what was asked for are dropped (replies.py). Whoever asks either
+waits (`query`), or looks for what has come whenever `wake` is called (`ask`, `pages`), so that a few threads can ask
+any number of sites. Pages are handed on one by one while later ones are still on their way, so that querying, sending
+and storing overlap.
 
 Priorities: pages give way to live traffic, and short queries and their replies overtake both. So a site that is merely
 busy is not taken for one that is away.
@@ -13,7 +14,7 @@ on round trips.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -26,12 +27,13 @@ from headrace.log.records import Names
 from headrace.payload.compression.link import ENCODING, asking, unfolded
 from headrace.relay.messages.page import PAGE_BYTES_MAX, Page, decode, decode_head
 from headrace.relay.messages.query import Query, Read, Resolve, ResolveReply, Unreachable, decode_reply, encode
+from headrace.relay.replies import PENDING, Pending, Replies
 from headrace.text import visible
 
 ROUND_TRIPS = 3
 _REPLY_S = 5.0
 _ROUND_TRIP_S_MAX = 1.0
-_SPARE = 2  # room in the channel for messages of Zenoh's own
+_GRACE_S = 1.0  # Zenoh ends a query when its time is over
 _PAGES = 16  # in one reply
 _PRODUCTS = 20_000  # in one page
 _PAGE_BYTES = 4 << 20
@@ -43,7 +45,11 @@ _TIMEOUT_S, _TIMEOUT_S_MAX = 10.0, 600.0  # of a whole reply; one product may be
 
 _REASON_BYTES_MAX = 1000  # of an error that another site wrote
 
-_Pending = tuple[Read, Iterator[tuple[bytes, bytes]]]  # a query, and its replies as they come
+_Sent = tuple[Read, Replies]  # a query, and its replies as they come
+
+
+def _nothing() -> None:
+    """Nobody is to be woken: the caller waits."""
 
 
 class SiteClient:
@@ -52,83 +58,127 @@ class SiteClient:
     def __init__(
         self, session: zenoh.Session, site: str, principal: str | None = None, *, compress: str = "",
         count: Callable[[int, int], None] | None = None, record_bytes: int = PAGE_BYTES_MAX,
+        wake: Callable[[], None] = _nothing,
     ) -> None:  # fmt: skip
         """`compress`: ask for compressed pages. `count` gets the bytes of each, on the link and as they are.
 
         `record_bytes`: no larger product can come in, because our session drops larger messages.
+        `wake` is called on any thread when there is something new for `ask` or `pages`.
         """
-        self._session, self.site, self._count = session, site, count
+        self._session, self.site, self._count, self._wake = session, site, count, wake
         self._key = asking(principal_key(log_key(site), principal), compress)
-        self._pace = _Pace(record_bytes)
-        self._prefetched: _Pending | None = None
+        self.pace = _Pace(record_bytes)
+        self.prefetched: _Sent | None = None
 
     def query(self, query: Query, kind: type[Any], timeout_s: float = _REPLY_S) -> Any:
         """Return the short reply, a `kind`. Raises Unreachable, or FabricMessageError if the reply is invalid."""
-        for _, payload in self._send(query, timeout_s, 1, zenoh.Priority.DATA_HIGH):
-            return decode_reply(payload, kind, self.site)
-        raise Unreachable("no reply")
+        asked = self.ask(query, kind, timeout_s)
+        asked.replies.wait(timeout_s + _GRACE_S)
+        if (reply := asked.poll()) is PENDING:
+            raise Unreachable("no reply")
+        return reply
+
+    def ask(self, query: Query, kind: type[Any], timeout_s: float = _REPLY_S) -> "Asked":
+        """The same without waiting."""
+        return Asked(self, kind, self._send(query, timeout_s, 1, zenoh.Priority.DATA_HIGH))
 
     def pages(
         self, selection: str, after: int, names: Names, *, hurry: bool = False, products: int | None = None
-    ) -> Iterator[Page]:
-        """Yield what the site has behind `after`, as much as suits the link: at least one page, or Unreachable.
+    ) -> "Pages":
+        """What the site has behind `after`, as much as suits the link: at least one page, or Unreachable.
 
         In a `hurry` the pages do not give way to live traffic, because something is missing from it. When the last
-        page has come and there is more behind it, the next query is sent before that page is yielded, so that the link
+        page has come and there is more behind it, the next query is sent before that page is returned, so that the link
         is not idle while the page is stored. With `products`, one page of about so many, and nothing in advance.
         """
         priority = zenoh.Priority.DATA if hurry else zenoh.Priority.DATA_LOW
-        pending = self._prefetched
-        if pending is None or pending[0].selection != selection or pending[0].after != after:
-            pending = self._send_read(selection, after, priority, products)
-        self._prefetched = None
-        (query, replies), size, came, waited_s, begun = pending, 0, 0, 0.0, time.monotonic()
-        try:
-            for attachment, payload in replies:
-                size, waited_s = size + len(attachment) + len(payload), waited_s + time.monotonic() - begun
-                page, came = decode(decode_head(attachment), payload, names), came + 1
-                if products is None and came == query.pages and page.head.upto < page.head.head - 1:
-                    self._pace.replied(size, waited_s)
-                    self._prefetched = self._send_read(selection, page.head.upto, priority)
-                yield page
-                begun = time.monotonic()
-        except Unreachable:
-            self._pace.timed_out()
-            raise
-        if not size:
-            raise Unreachable("no page came")
-        if self._prefetched is None:
-            self._pace.replied(size, waited_s)
+        sent, self.prefetched = self.prefetched, None
+        if sent is None or sent[0].selection != selection or sent[0].after != after:
+            sent = self.send_read(selection, after, priority, products)
+        return Pages(self, sent, names, priority, prefetches=products is None)
 
-    def _send_read(self, selection: str, after: int, priority: zenoh.Priority, products: int | None = None) -> _Pending:
-        query = self._pace.query(selection, after)
+    def send_read(self, selection: str, after: int, priority: zenoh.Priority, products: int | None = None) -> _Sent:
+        query = self.pace.query(selection, after)
         if products is not None:
             query = msgspec.structs.replace(query, pages=1, products=min(products, _PRODUCTS))
-        return query, self._send(query, self._pace.timeout_s, query.pages, priority)
+        return query, self._send(query, self.pace.timeout_s, query.pages, priority)
 
-    def _send(
-        self, query: Query, timeout_s: float, replies_max: int, priority: zenoh.Priority
-    ) -> Iterator[tuple[bytes, bytes]]:
-        replies = self._session.get(
-            self._key, zenoh.handlers.FifoChannel(replies_max + _SPARE), payload=encode(query), timeout=timeout_s,
+    def _send(self, query: Query, timeout_s: float, replies_max: int, priority: zenoh.Priority) -> Replies:
+        replies = Replies(replies_max, self._wake)
+        self._session.get(
+            self._key, replies.handler, payload=encode(query), timeout=timeout_s,
             consolidation=zenoh.ConsolidationMode.NONE, congestion_control=zenoh.CongestionControl.BLOCK,
             priority=priority,
         )  # fmt: skip
-        return self._contents(replies)
+        return replies
 
-    def _contents(self, replies: Iterable[zenoh.Reply]) -> Iterator[tuple[bytes, bytes]]:
-        for reply in replies:
-            if reply.ok is None:
-                reason = _reason(reply.err) if reply.err else "no reply"
-                self._pace.refused(reason)
-                raise Unreachable(reason)
-            attachment, sent = reply.ok.attachment, reply.ok.payload.to_bytes()
-            payload = sent
-            if str(reply.ok.encoding) == ENCODING:
-                payload = unfolded(sent, PAGE_BYTES_MAX, f"a page of site {self.site}")
-            if self._count is not None:
-                self._count(len(sent), len(payload))
-            yield attachment.to_bytes() if attachment else b"", payload
+    def contents(self, reply: zenoh.Reply) -> tuple[bytes, bytes]:
+        """The attachment and the payload; Unreachable if it is an error."""
+        if reply.ok is None:
+            reason = _reason(reply.err) if reply.err else "no reply"
+            self.pace.refused(reason)
+            raise Unreachable(reason)
+        attachment, sent = reply.ok.attachment, reply.ok.payload.to_bytes()
+        payload = sent
+        if str(reply.ok.encoding) == ENCODING:
+            payload = unfolded(sent, PAGE_BYTES_MAX, f"a page of site {self.site}")
+        if self._count is not None:
+            self._count(len(sent), len(payload))
+        return attachment.to_bytes() if attachment else b"", payload
+
+
+class Asked:
+    """A short query on its way."""
+
+    def __init__(self, client: SiteClient, kind: type[Any], replies: Replies) -> None:
+        self._client, self._kind, self.replies = client, kind, replies
+
+    def poll(self) -> Any:
+        """The reply, or PENDING; Unreachable, or FabricMessageError if it is invalid."""
+        came = self.replies.poll()
+        if came is PENDING:
+            return PENDING
+        if came is None:
+            raise Unreachable("no reply")
+        _, payload = self._client.contents(came.reply)
+        return decode_reply(payload, self._kind, self._client.site)
+
+
+class Pages:
+    """The pages of one reply, one after the other."""
+
+    def __init__(
+        self, client: SiteClient, sent: _Sent, names: Names, priority: zenoh.Priority, *, prefetches: bool
+    ) -> None:
+        self._client, self._names, self._priority, self._prefetches = client, names, priority, prefetches
+        self._query, self._replies = sent
+        self._size = self._came = 0
+        self._waited_s, self._begun = 0.0, time.monotonic()
+
+    def poll(self) -> Page | Pending | None:
+        """The next page, None after the last one, or PENDING; Unreachable, or FabricMessageError if it is invalid."""
+        came = self._replies.poll()
+        if came is PENDING:
+            return PENDING
+        if came is None:
+            if not self._size:
+                raise Unreachable("no page came")
+            if self._client.prefetched is None:
+                self._client.pace.replied(self._size, self._waited_s)
+            return None
+        self._waited_s += max(0.0, came.arrived - self._begun)
+        try:
+            attachment, payload = self._client.contents(came.reply)
+        except Unreachable:
+            self._client.pace.timed_out()
+            raise
+        self._size, self._came = self._size + len(attachment) + len(payload), self._came + 1
+        page = decode(decode_head(attachment), payload, self._names)
+        if self._prefetches and self._came == self._query.pages and page.head.upto < page.head.head - 1:
+            self._client.pace.replied(self._size, self._waited_s)
+            self._client.prefetched = self._client.send_read(self._query.selection, page.head.upto, self._priority)
+        self._begun = time.monotonic()
+        return page
 
 
 class _Pace:

@@ -29,8 +29,8 @@ from headrace.relay.messages.description import (
 )
 from headrace.relay.quench import Quench
 from headrace.relay.receive.counts import Arrivals
+from headrace.relay.receive.driver import Driver
 from headrace.relay.receive.receiver import Receiver, Request
-from headrace.relay.receive.upstream_thread import UpstreamThread
 from headrace.relay.send import Stream, Streams
 from headrace.relay.serve import Server
 from headrace.remote.server.server import RemoteServer
@@ -100,7 +100,7 @@ def _request(request: Request, counts: Arrivals, left_out: Mapping[Cause, int]) 
     )  # fmt: skip
 
 
-def _upstream(request: str, upstream: UpstreamThread) -> UpstreamStatus:
+def _upstream(request: str, upstream: Driver) -> UpstreamStatus:
     counts = upstream.statistics
     left_out, refused_here = _parted(counts.left_out)
     return UpstreamStatus(

@@ -2,7 +2,7 @@
 
 `Upstream.run` is a generator. It yields one action at a time; the driver performs it and sends back the outcome that
 the action names, or throws Unreachable (the site does not reply) or FabricError (the reply is invalid) into the
-generator. Nothing else crosses the seam, so a driver may be a thread with a Zenoh session (upstream_thread.py) or a
+generator. Nothing else crosses the seam, so a driver may have a Zenoh session and threads (driver.py) or be a
 simulation with a network and a clock of its own (tests/relay/simulation.py), and may run any number of upstreams.
 """
 

@@ -15,7 +15,7 @@ Not here: what becomes of the rest, and how it is counted (intake.py).
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from headrace.errors import ProductDamagedError
 from headrace.link.audit import Audit
-from headrace.link.rights import Rights, Rule, sender_rights
+from headrace.link.rights import EVERYBODY, Rights, Rule, sender_rights
 from headrace.product.cause import Cause
 from headrace.relay.messages.page import Page
 from headrace.selection import Selection
@@ -55,9 +55,20 @@ class Admission:
         self, rules: Sequence[Rule] = (), is_vouched: Vouch = nobody_vouches, audit: Audit | None = None
     ) -> None:
         self.rules, self.is_vouched, self.audit = tuple(rules), is_vouched, audit or Audit(None)
+        self._named = dict.fromkeys(name for rule in rules if not rule.deny for name in rule.who if name != EVERYBODY)
 
     def rights(self, site: str) -> Rights:
         return sender_rights(self.rules, site)
+
+    def names(self, site: str) -> bool:
+        """Whether a rule names this very site."""
+        return site in self._named
+
+    def holders(self, present: Collection[str], feeds: str) -> list[str]:
+        """Those of the sites that may bring products of other origins; with rules, only a site that one names may."""
+        if not self.rules:
+            return list(present)
+        return [site for site in self._named if site in present and self.may_bring_foreign(site, feeds)]
 
     def may_bring_foreign(self, site: str, feeds: str) -> bool:
         """Whether the site may bring products of other origins, of feeds that match the pattern."""

@@ -11,16 +11,16 @@ from functools import partial
 
 from headrace.guard import GuardedThread
 from headrace.relay.receive.counts import UpstreamStatistics
+from headrace.relay.receive.driver import Driver
 from headrace.relay.receive.failover import LOOK_S, Failover, Running
 from headrace.relay.receive.standby import Served, Standby
 from headrace.relay.receive.track import Known, everything_of
 from headrace.relay.receive.upstream import Upstream
-from headrace.relay.receive.upstream_thread import UpstreamThread
 from headrace.selection import Selection
 
 _CIRCLE_LOOKS = 10  # between two searches for a circle
 
-Drive = Callable[[Upstream | Standby], UpstreamThread]
+Drive = Callable[[Upstream | Standby], Driver]
 Question = Callable[[str], bool]  # about a site
 
 
@@ -39,7 +39,7 @@ class FailoverThread:
         self._selection, self._begin_at, self._ours = selection, begin_at, ours
         self._our_queue = our_queue
         self._drive, self._saved, self._statistics = drive, saved, statistics
-        self._upstreams: dict[str, UpstreamThread] = {}
+        self._upstreams: dict[str, Driver] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._thread = GuardedThread(self._run, f"headrace-failover-{name}", until=self._stopped.is_set)
@@ -50,7 +50,7 @@ class FailoverThread:
         self._failover: Failover | None = None
 
     @property
-    def upstreams(self) -> list[UpstreamThread]:
+    def upstreams(self) -> list[Driver]:
         """At all sites; those that stand by say so in their state."""
         with self._lock:
             return list(self._upstreams.values())
@@ -77,7 +77,7 @@ class FailoverThread:
                     self._failover.look_for_circle()
                 self._failover.look()
 
-    def _serve(self, site: str, before: Running | None, from_oldest: bool) -> UpstreamThread:
+    def _serve(self, site: str, before: Running | None, from_oldest: bool) -> Driver:
         """Take the request from this site, from where `before` ended."""
         begin_at = "oldest" if from_oldest else self._begin_at
         machine = Upstream(
@@ -86,7 +86,7 @@ class FailoverThread:
         )  # fmt: skip
         return self._begin(machine)
 
-    def _stand_by(self, site: str, before: Running | None) -> UpstreamThread:
+    def _stand_by(self, site: str, before: Running | None) -> Driver:
         machine = Standby(
             site, self._selection, self._begin_at, time.monotonic, self._served_by, partial(self._others, site),
             known=self._known(site, before), ours=self._ours, statistics=self._statistics(site),
@@ -107,7 +107,7 @@ class FailoverThread:
         active = self._failover.active if self._failover is not None else None
         return (active.site, active.known) if active is not None and active.statistics.state == "live" else None
 
-    def _begin(self, machine: Upstream | Standby) -> UpstreamThread:
+    def _begin(self, machine: Upstream | Standby) -> Driver:
         upstream = self._drive(machine)
         with self._lock:
             self._upstreams[machine.site] = upstream

@@ -3,20 +3,21 @@
 A page is put as one, with everything that its origin said about each product; the queue drops a product that it holds
 already. Products of this site that come back to it are left out, and so are those that were not asked for or that the
 sender may not bring (admission.py), and what a fail-over has brought before. Nothing is left out uncounted: `Arrivals`
-says what became of each product, and the counts of the sender what was refused. While the disk or the queue is full,
-the page waits.
+says what became of each product, and the counts of the sender what was refused. While the disk or the queue is full, or
+a dictionary is missing, the page waits: the intake then says for how long it is of no use to go on (driver.py).
 """
 
 import logging
 import time
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Generator, Iterator
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.errors import HeadraceError, InvalidError
 from headrace.link.keys import OWN
-from headrace.log.append import in_halves, put_batch
+from headrace.log.append import put_batch
 from headrace.log.records import wrong_signatures
 from headrace.product.cause import Cause
 from headrace.queue import Queue, Receipt
@@ -30,21 +31,13 @@ from headrace.relay.receive.admission import ADMITTED, CAUSES, Gate
 from headrace.relay.receive.arrived import recognise, remember_held
 from headrace.relay.receive.counts import Arrivals, Tally
 from headrace.relay.receive.remembered import Remembered
-from headrace.relay.receive.upstream_thread import Stopped
 
-_RETRY_S = 1.0
+_ROOM_S = 0.25  # for which a put waits for room, and with it a thread that others share
+_RETRY_S = 0.05  # between two attempts
 
 Result = TypeVar("Result")
 
 log = logging.getLogger("headrace.fabric")
-
-
-class Waiting(Protocol):
-    """Who brings a page, and can be told to stop while it waits."""
-
-    @property
-    def is_stopping(self) -> bool: ...
-    def sleep(self, seconds: float) -> None: ...
 
 
 class Intake:
@@ -62,49 +55,59 @@ class Intake:
         if self._remembered is not None and not self.has_signatures:
             remember_held(queue, self._remembered)
 
-    def put(
-        self, request: str, waiting: Waiting, gate: Gate, page: Page, keep: Keep | None, *, may_repeat: bool
-    ) -> None:
-        """Return when the page is in the queue. A product that the queue can never take is counted and left out.
+    def put(self, request: str, gate: Gate, page: Page, keep: Keep | None, *, may_repeat: bool) -> Iterator[float]:
+        """Put the page, and end when it is in the queue. Yields, as often as it has to wait, for how many seconds.
 
-        `gate` says what may enter. `may_repeat`: another site may have brought some of it before.
+        A product that the queue can never take is counted and left out. `gate` says what may enter. `may_repeat`:
+        another site may have brought some of it before.
         """
         arrivals = self._tally.arrivals(request)
         keep = self._without_ours(page, keep, arrivals)
-        verdicts = self._when_possible(arrivals, waiting, page, lambda: gate.verdicts(page))
+        verdicts = yield from self._when_possible(arrivals, page, lambda: gate.verdicts(page))
         if verdicts is not None:
             keep = self._without_refused(request, page, keep, verdicts)
-        keep = self._without_forged(request, page, keep)
+        admitted = keep
+        keep = yield from self._when_possible(arrivals, page, lambda: self._without_forged(request, page, admitted))
         if may_repeat:
             keep = self._without_remembered(page, keep, arrivals)
         try:
-            self._put_when_possible(arrivals, waiting, page, keep)
-            return
+            yield from self._put(arrivals, page, keep)
         except InvalidError:
             rows = np.arange(len(page.batch)) if keep is None else np.flatnonzero(keep)
+            yield from self._put_in_halves(arrivals, page, rows)
 
-        def put(start: int, stop: int) -> None:
+    def _put_in_halves(self, arrivals: Arrivals, page: Page, rows: npt.NDArray[np.intp]) -> Iterator[float]:
+        """Retry in halves, so that only the invalid products are left out (as `in_halves` does)."""
+        ranges = [(0, len(rows))] if len(rows) else []
+        while ranges:
+            start, stop = ranges.pop()
             part = np.zeros(len(page.batch), np.uint8)
             part[rows[start:stop]] = 1
-            self._put_when_possible(arrivals, waiting, page, part)
+            try:
+                yield from self._put(arrivals, page, part)
+            except InvalidError as error:
+                if stop - start > 1:
+                    middle = (start + stop) // 2
+                    ranges += [(middle, stop), (start, middle)]
+                    continue
+                arrivals.refused, arrivals.refused_at = arrivals.refused + 1, time.monotonic()
+                ident = page.batch[int(rows[start])].ident
+                log.error("site %s: product %r is refused: %s", page.head.site, ident, error)
 
-        def refuse(at: int, error: InvalidError) -> None:
-            arrivals.refused, arrivals.refused_at = arrivals.refused + 1, time.monotonic()
-            log.error("site %s: product %r is refused: %s", page.head.site, page.batch[int(rows[at])].ident, error)
-
-        in_halves(len(rows), put, refuse)
-
-    def _put_when_possible(self, arrivals: Arrivals, waiting: Waiting, page: Page, keep: Keep | None) -> None:
-        """Put, and wait while the disk or the queue is full; InvalidError if the queue can never take it as it is."""
+    def _put(self, arrivals: Arrivals, page: Page, keep: Keep | None) -> Iterator[float]:
+        """Put when the disk and the queue have room; InvalidError if the queue can never take it as it is."""
 
         def put() -> Receipt:
-            return put_batch(log_of(self._queue), page.batch, keep, _RETRY_S, passed_on=True)
+            return put_batch(log_of(self._queue), page.batch, keep, _ROOM_S, passed_on=True)
 
-        self._count(arrivals, page, keep, self._when_possible(arrivals, waiting, page, put))
+        receipt = yield from self._when_possible(arrivals, page, put)
+        self._count(arrivals, page, keep, receipt)
 
-    def _when_possible(self, arrivals: Arrivals, waiting: Waiting, page: Page, act: Callable[[], Result]) -> Result:
+    def _when_possible(
+        self, arrivals: Arrivals, page: Page, act: Callable[[], Result]
+    ) -> Generator[float, None, Result]:
         """Act, and repeat that as long as it fails for a reason that may pass; InvalidError does not."""
-        while not waiting.is_stopping:
+        while True:
             try:
                 result = act()
                 arrivals.waiting = ""
@@ -114,8 +117,7 @@ class Intake:
             except (HeadraceError, OSError) as error:  # a full disk or a full queue: nothing is lost, it waits
                 arrivals.waiting = str(error)
                 log.debug("products of site %s wait: %s", page.head.site, error)
-                waiting.sleep(_RETRY_S / 10)
-        raise Stopped
+            yield _RETRY_S
 
     def _count(self, arrivals: Arrivals, page: Page, keep: Keep | None, receipt: Receipt) -> None:
         arrivals.products += receipt.stored

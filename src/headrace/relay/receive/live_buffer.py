@@ -1,11 +1,13 @@
-"""LiveBuffer: live messages that wait for the upstream's thread, bounded.
+"""LiveBuffer: live messages that wait for the upstream, bounded.
 
-Zenoh's threads push, one thread of ours takes. While the buffer is shut, and when it is full, messages are dropped: the
-log has them. The caller gives the counts of dropped messages, by reason (counts.py), and reads them as it likes.
+Zenoh's threads push; one thread of ours at a time takes, and is woken if it found nothing before. While the buffer is
+shut, and when it is full, messages are dropped: the log has them. The caller gives the counts of dropped messages, by
+reason (counts.py), and reads them as it likes.
 """
 
 import threading
 from collections import deque
+from collections.abc import Callable
 
 from headrace.relay.receive.actions import LiveMessage
 from headrace.relay.receive.counts import Dropped, nothing_dropped
@@ -39,23 +41,25 @@ class LiveBuffer:
     """Its owner calls `open`, `shut` and `take`; any thread may call `push`."""
 
     def __init__(
-        self, dropped: dict[Dropped, int] | None = None, budget: LiveBudget | None = None, bytes_max: int = BYTES_MAX
-    ) -> None:
+        self, dropped: dict[Dropped, int] | None = None, budget: LiveBudget | None = None, bytes_max: int = BYTES_MAX,
+        wake: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        """`wake` is called on the thread that pushes, if the last `take` found nothing."""
         self._bytes_max, self._budget = bytes_max, budget or LiveBudget()
         self._messages: deque[LiveMessage] = deque()
         self._bytes = 0
-        self._is_open = False
-        self._changed = threading.Condition()
+        self._is_open = self._is_awaited = False
+        self._lock, self._wake = threading.Lock(), wake
         self.dropped = nothing_dropped() if dropped is None else dropped
 
     def open(self) -> None:
         """Keep messages from now on."""
-        with self._changed:
+        with self._lock:
             self._is_open = True
 
     def shut(self) -> None:
         """Forget the messages that wait, and drop further ones."""
-        with self._changed:
+        with self._lock:
             self._is_open = False
             self.dropped["catching up"] += len(self._messages)
             self._messages.clear()
@@ -64,20 +68,21 @@ class LiveBuffer:
 
     def push(self, message: LiveMessage) -> None:
         size = len(message.attachment) + len(message.payload)
-        with self._changed:
+        with self._lock:
             full = self._bytes + size > self._bytes_max or len(self._messages) >= MESSAGES_MAX
             if not self._is_open or full or not self._budget.take(size):
                 self.dropped["full" if self._is_open else "catching up"] += 1
                 return
             self._messages.append(message)
             self._bytes += size
-            self._changed.notify()
+            is_awaited, self._is_awaited = self._is_awaited, False
+        if is_awaited and self._wake is not None:
+            self._wake()
 
-    def take(self, timeout_s: float) -> list[LiveMessage]:
-        """One beat, or the pages that have come before the next beat; empty if nothing comes before the timeout."""
-        with self._changed:
-            if not self._messages:
-                self._changed.wait(timeout_s)
+    def take(self) -> list[LiveMessage]:
+        """One beat, or the pages that have come before the next beat; empty if nothing has come."""
+        with self._lock:
+            self._is_awaited = not self._messages
             taken: list[LiveMessage] = []
             size = 0
             while self._messages and size < TAKEN_BYTES and not (taken and self._messages[0].feed is None):
@@ -89,8 +94,3 @@ class LiveBuffer:
             self._bytes -= size
             self._budget.give_back(size)
             return taken
-
-    def wake(self) -> None:
-        """Make a waiting `take` return."""
-        with self._changed:
-            self._changed.notify_all()

@@ -1,9 +1,10 @@
 """Places: how many upstreams a receiver has room for, and for whom.
 
-Each upstream has a thread, so their number is limited. A site is known in one of two ways: it is present itself, or
-another site lists it among the origins of the products that it holds. Nothing proves such a list, so the origins that
-one site lists get a share of the places and no more, and all listed origins together leave half of the places to sites
-that are present. A listed origin that appears is like any other site from then on.
+Each upstream has subscriptions, a buffer and queries, so their number is limited. A site is known in one of three ways:
+a rule names it, it is present itself, or another site lists it among the origins of the products that it holds. A site
+that a rule names always has a place. Nothing proves the rest: a relay may say of any name that it is present. So
+the origins that one site lists get a share of the places and no more, and all listed origins together leave half of the
+places to sites that are present. A listed origin that appears is like any other site from then on.
 
 Who was turned away is counted for the problems of the site. No input and no output here, and no lock: the receiver has
 one.
@@ -25,12 +26,11 @@ class Places:
         self._listed: dict[Key, str] = {}  # the site that listed the origin
         self._turned_away: dict[str, set[Key]] = {}  # by the site that listed them; empty: they are present
 
-    def is_free(self, key: Key, listed_by: str, taken: Collection[Key]) -> bool:
+    def is_free(self, key: Key, listed_by: str, taken: Collection[Key], *, is_named: bool = False) -> bool:
         """Whether there is a place for one more upstream; it counts as taken, or as turned away, from now on."""
         by_one = sum(site == listed_by for site in self._listed.values())
-        is_free = len(taken) < UPSTREAMS_MAX and not (
-            listed_by and (len(self._listed) >= LISTED_MAX or by_one >= LISTED_BY_ONE_MAX)
-        )
+        has_share = not listed_by or (len(self._listed) < LISTED_MAX and by_one < LISTED_BY_ONE_MAX)
+        is_free = is_named or (len(taken) < UPSTREAMS_MAX and has_share)
         if is_free:
             if listed_by:
                 self._listed[key] = listed_by

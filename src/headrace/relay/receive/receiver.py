@@ -9,14 +9,14 @@ by the request's name.
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import zenoh
 
-from headrace.errors import FabricError, HeadraceError
-from headrace.guard import GuardedThread, OnceThread, guarded
+from headrace.errors import HeadraceError
+from headrace.guard import GuardedThread, guarded
 from headrace.link.audit import Audit
 from headrace.link.declarations import Declarations
 from headrace.link.keys import site_key, site_of
@@ -29,20 +29,22 @@ from headrace.queue.request_files import note_requests
 from headrace.relay.islands import Circles
 from headrace.relay.messages.description import Description
 from headrace.relay.messages.page import PAGE_BYTES_MAX, Keep, Page, queue_id
-from headrace.relay.messages.query import Describe, Identify, IdentifyReply, Unreachable
+from headrace.relay.messages.query import Describe, IdentifyReply
 from headrace.relay.receive.admission import Admission, Gate
 from headrace.relay.receive.arrived import arrived_since, still_missing
 from headrace.relay.receive.counts import Arrivals, Tally
+from headrace.relay.receive.driver import Driver
 from headrace.relay.receive.failover_thread import FailoverThread
 from headrace.relay.receive.intake import Intake
 from headrace.relay.receive.live_buffer import LiveBudget
 from headrace.relay.receive.losses import LossFile
+from headrace.relay.receive.meeting import Meeting
 from headrace.relay.receive.places import Places
+from headrace.relay.receive.pool import Pool
 from headrace.relay.receive.progress import RequestProgress, asked_text
 from headrace.relay.receive.standby import Standby
 from headrace.relay.receive.track import Known, everything_of
 from headrace.relay.receive.upstream import Upstream
-from headrace.relay.receive.upstream_thread import UpstreamThread
 from headrace.relay.site_client import SiteClient
 from headrace.selection import Selection
 
@@ -90,7 +92,8 @@ class Receiver:
         self._queue, self._site, self._progress, self._principal = queue, site, progress, principal
         self.requests, self.tally, self._record_bytes = requests, tally or Tally(), record_bytes
         self.unsaved = ""  # why progress could not be saved
-        self._upstreams: dict[tuple[str, str], UpstreamThread] = {}
+        self._pool = Pool()
+        self._upstreams: dict[tuple[str, str], Driver] = {}
         self._places, self._budget, self._admission = Places(), LiveBudget(), Admission(rules, audit=audit)
         self._present: set[str] = set()
         self._meeting: set[str] = set()  # sites that are being asked for their identity
@@ -142,25 +145,22 @@ class Receiver:
         elif sample.kind == zenoh.SampleKind.DELETE:
             self._present.discard(name)
         elif not self._stopped.is_set() and is_origin(name):
-            if len(self._present) >= SITES_MAX and name not in self._present:
+            if len(self._present) >= SITES_MAX and name not in self._present and not self._admission.names(name):
                 with self._lock:
                     self._places.turn_away(("", name))
                 return
             self._present.add(name)
             if name not in self._meeting:
                 self._meeting.add(name)
-                OnceThread(self._meet, "headrace-meet", args=(name,)).start()
+                Meeting(
+                    self._pool, self._session, name, self._principal, begun=self._add_origin, ended=self._met
+                ).start()
 
-    def _meet(self, name: str) -> None:
-        """Request from a site that appeared what was put there, and what it holds of origins that are away."""
-        try:
-            self._add_origin(name)
-            client = SiteClient(self._session, name, self._principal)
-            identity: IdentifyReply = client.query(Identify(), IdentifyReply)
-        except (Unreachable, FabricError, zenoh.ZError):
+    def _met(self, name: str, identity: IdentifyReply | None) -> None:
+        """Request from a site that appeared what it holds of origins that are away; it is asked for its own already."""
+        self._meeting.discard(name)
+        if identity is None or self._stopped.is_set():
             return
-        finally:
-            self._meeting.discard(name)
         for _, upstream in self.upstreams():
             if upstream.site == name:
                 upstream.site_appeared()
@@ -185,14 +185,14 @@ class Receiver:
                 self._places.confirm(key)
             if key in self._upstreams or self._stopped.is_set():
                 return
-            if not self._places.is_free(key, listed_by, self._upstreams):
+            if not self._places.is_free(key, listed_by, self._upstreams, is_named=self._admission.names(name)):
                 log.debug("request %s: there is no place for site %s", *key)
                 return
             upstream = self._open(request, name)
             self._upstreams[key] = upstream
             upstream.start()  # under the lock: nobody must find it and stop it before it is started
 
-    def _open(self, request: Request, name: str) -> UpstreamThread:
+    def _open(self, request: Request, name: str) -> Driver:
         """An upstream that is not started yet, from where the request is at this site.
 
         What was put at a site has the same sequence here as there, so our queue says how far a feed is. That holds as
@@ -209,26 +209,25 @@ class Receiver:
         )  # fmt: skip
         return self._drive(request, upstream)
 
-    def _drive(self, request: Request, machine: Upstream | Standby) -> UpstreamThread:
+    def _drive(self, request: Request, machine: Upstream | Standby) -> Driver:
         name, gate = machine.site, self._admission.gate(machine.selection)
         feeds = machine.selection.feed or "**"
-        upstream = UpstreamThread(
-            machine, self._session, self._declarations, principal=self._principal,
+        upstream = Driver(
+            machine, self._pool, self._session, self._declarations, principal=self._principal,
             store=lambda page, keep: self._put(request, upstream, gate, page, keep), admit=gate.may_be_brought,
             find_missing=lambda first, last, since: still_missing(self._queue, name, first, last, since),
             recognise=self._intake.recognise,
-            holders=lambda: [other for other in tuple(self._present)
-                             if other != name and self._admission.may_bring_foreign(other, feeds)],
+            holders=lambda: self._admission.holders(self._present.copy() - {name}, feeds),
             save_progress=self._save, budget=self._budget, now_ns=log_of(self._queue).now_ns,
             compress=request.compress, record_bytes=self._record_bytes,
         )  # fmt: skip
         return upstream
 
-    def _put(self, request: Request, upstream: UpstreamThread, gate: Gate, page: Page, keep: Keep | None) -> None:
+    def _put(self, request: Request, upstream: Driver, gate: Gate, page: Page, keep: Keep | None) -> Iterator[float]:
         """A live page of a fail-over is new, unless the queue recognises nothing: only pages from a log may repeat."""
         rows_of(page.batch).lend(upstream.dictionaries(page.head.site))
         is_new = upstream.statistics.state == "live" and self._intake.has_signatures
-        self._intake.put(request.name, upstream, gate, page, keep, may_repeat=request.has_failover and not is_new)
+        return self._intake.put(request.name, gate, page, keep, may_repeat=request.has_failover and not is_new)
 
     def _add_failover(self, request: Request) -> FailoverThread:
         return FailoverThread(
@@ -259,7 +258,7 @@ class Receiver:
         with self._lock:
             return self._places.turned_away
 
-    def upstreams(self) -> list[tuple[str, UpstreamThread]]:
+    def upstreams(self) -> list[tuple[str, Driver]]:
         """Each upstream, with the name of its request; the standbys of fail-over requests too."""
         with self._lock:
             found = [(request, upstream) for (request, _), upstream in self._upstreams.items()]
@@ -316,5 +315,6 @@ class Receiver:
             upstream.end()
         for _, upstream in self.upstreams():
             upstream.stop()
+        self._pool.close()
         self._saver.join()
         self._save(is_last=True)

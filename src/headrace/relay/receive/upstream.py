@@ -6,9 +6,9 @@
     unreachable   the site does not reply: ask other holders, wait, begin again
 
 How it is built. `run` is a generator that yields actions (actions.py) and receives their outcomes. It has no thread,
-no Zenoh and no wall clock: the driver performs the actions, and the clock is an argument (monotonic seconds). So one
-thread drives an upstream over real links, and a test drives many over a simulated network, one action at a time. The
-states are places in the generator rather than values of a variable, because a gap may be found in the middle of a
+no Zenoh and no wall clock: the driver performs the actions, and the clock is an argument (monotonic seconds). So a
+few threads drive all upstreams over real links, and a test drives many over a simulated network, one action at a time.
+The states are places in the generator rather than values of a variable, because a gap may be found in the middle of a
 batch of live pages, and a lost range in the middle of a reply: what is left to do then is on the generator's stack.
 
 Inputs besides outcomes: `hear_beat`, as soon as a beat arrives, even if nobody takes it yet; and the end of a `Pause`
