@@ -5,12 +5,12 @@ Settle and Revise reach a handler only if their consumer does not exist; otherwi
 (`consumer.py`).
 """
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.errors import StationMissingError
 from headrace.queue import Queue
+from headrace.queue.queue import stations_of
 from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.replies import Details, Done, NotAttached, Number
 from headrace.remote.server.clients import Clients, end_all
@@ -45,11 +45,9 @@ class StationHandlers:
     def _check_change(self, pending: PendingCall, terms: StationTerms) -> None:
         pending.client.access.check_change(terms, self._owners.of_station(terms))
 
-    def _terms(self) -> Iterator[StationTerms]:
-        """The terms of all stations, by name."""
-        for name in self._queue.stations():
-            with contextlib.suppress(StationMissingError):  # removed meanwhile
-                yield self._queue.station(name, create=False).terms
+    def _terms(self) -> list[StationTerms]:
+        """The terms of all stations, by name; none is opened, because any call may ask for them."""
+        return sorted(stations_of(self._queue).document.stations, key=lambda terms: terms.name)
 
     # --- stations ---------------------------------------------------------------------------------
 
@@ -82,7 +80,7 @@ class StationHandlers:
         """
         access, group = pending.client.access, options.get("group")
         with self._owners.changing:
-            all_terms = list(self._terms())
+            all_terms = self._terms()
             is_new = all(terms.name != name for terms in all_terms)
             for terms in all_terms:
                 joins = terms.name == options.get("after") or (group is not None and terms.group == group)
