@@ -40,7 +40,10 @@ def parse_size(value: int | float | str, what: str = "size") -> int:
                 f"{what} {value!r} is not a size",
                 'write a number and a unit, such as "2GiB" or "500MB"',
             )
-        return int(float(match[1]) * _SIZES[match[2]])
+        try:
+            return int(float(match[1]) * _SIZES[match[2]])
+        except OverflowError:
+            raise OptionError(f"{what} has {len(match[1])} digits", 'write a size such as "2GiB" or "500MB"') from None
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0 or value != value:
         raise OptionError(f"{what} {value!r} is not a size", 'give bytes as a number, or text such as "2GiB"')
     return int(value)
@@ -61,7 +64,7 @@ def parse_age(value: int | float | str | timedelta, what: str = "age") -> float:
                 f"{what} {value!r} is not a length of time",
                 'write a number and a unit, such as "1h" or "90s"',
             )
-        return float(match[1]) * _AGES_S[match[2]]
+        value = float(match[1]) * _AGES_S[match[2]]
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
         raise OptionError(f"{what} {value!r} is not a length of time", 'give seconds, or text such as "1h"')
     return float(value)

@@ -32,7 +32,19 @@ SELECTIONS = (
     "wx/radar/**", 'wx/** ident ~ "^SA(US|CN)[0-9]+"', "** where size > 100 and priority <= 3", "a/*|b/** slice 3,7",
     "wx/** origin denver every 10 age 1h", "wx/text/** xpath //report[@code='SA']", "** where x is null or tag = 'a'",
 )  # fmt: skip
-_NASTY = ("(" * 3000, "[" * 3000, "not " * 3000, "\0", "\u202e", "9" * 5000, "''" * 500, "|" * 500, "{1000}{1000}")
+_NASTY = (
+    "(" * 3000,
+    "[" * 3000,
+    "not " * 3000,
+    "\0",
+    "\x01",
+    "\ufffe",
+    "\u202e",
+    "9" * 5000,
+    "''" * 500,
+    "|" * 500,
+    "{1000}{1000}",
+)
 
 
 @dataclass(frozen=True)

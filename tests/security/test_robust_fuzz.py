@@ -5,11 +5,15 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fuzz import Target, fuzz, targets
 
+from headrace.errors import OptionError, SelectionError
+from headrace.selection import Selection
+from headrace.units import parse_age, parse_size
 from support.seeds import random_seed
 
 EACH = 200  # mutations of each target; the suite tries the same ones in every run
@@ -30,6 +34,26 @@ def test_no_mutation_raises_anything_but_an_error_of_ours(all_targets: list[Targ
         chance = random.Random(f"{SUITE_SEED} {target.name}")
         for _ in range(EACH):
             fuzz(target, chance)
+
+
+DIGITS = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"** every {DIGITS}", f"** slice 1-{DIGITS}", f"** priority <={DIGITS}", f"** tag {DIGITS}", f"** age < {DIGITS}h",
+     f"** where a > {DIGITS}", "** xpath //a[b='\x01']", "** xpath //a[b='\ufffe']"],
+    ids=lambda text: text[:12],
+)  # fmt: skip
+def test_what_was_found_is_refused_as_a_selection(text: str) -> None:
+    with pytest.raises(SelectionError):
+        Selection.parse(text)
+
+
+@pytest.mark.parametrize("parse", [parse_size, parse_age])
+def test_sizes_and_ages_beyond_all_numbers_are_refused(parse: Callable[[str], object]) -> None:
+    with pytest.raises(OptionError):
+        parse(f"{DIGITS}{'GiB' if parse is parse_size else 'h'}")
 
 
 def damage(kind: str, folder: Path, seed: int, times: int) -> None:

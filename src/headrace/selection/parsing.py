@@ -25,6 +25,7 @@ from headrace.selection import values
 from headrace.selection.clauses import TAG, check_regex, tags_of
 from headrace.selection.functions import check_function_name
 from headrace.selection.pattern import canonical_pattern
+from headrace.selection.values import number_in
 from headrace.selection.writing import CLAUSES, KEYWORD, begins_with_clause
 
 TEXT_MAX = 16384
@@ -197,7 +198,7 @@ class _Parser:
         elif quoted or not _INTEGER.fullmatch(name):
             raise self._error(f"tag {name!r} has no value", self.place, f"write tag {name}=5, or integers: tag 7,9")
         else:
-            name, listed = TAG, [int(name)]
+            name, listed = TAG, [number_in(name)]
         while self._sign(","):
             listed.append(self._tag_value())
         if name in tags:
@@ -211,7 +212,7 @@ class _Parser:
             return self._quoted()
         item = self._value(_ITEM, "tag", "tag 7,9 or tag run=5")
         if _INTEGER.fullmatch(item):
-            return int(item)
+            return number_in(item)
         if _NUMBER.fullmatch(item):
             return float(item)
         return {"true": True, "false": False}.get(item.lower(), item)

@@ -19,6 +19,7 @@ Span = tuple[int | None, int | None]
 
 EVERY_MAX = 1_000_000_000
 ORIGINS_MAX = 4096
+_DIGITS_MAX = 20
 _PRIORITY = re.compile(r"\s*(?:(>=|<=)\s*([0-9]+)|([0-9]+)?\s*\.\.\s*([0-9]+)?|([0-9]+))\s*")
 _SLICES = re.compile(r"\s*([0-9]+)\s*(?:-\s*([0-9]+))?\s*")
 _ORIGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -54,10 +55,10 @@ def _read_priority(text: str) -> tuple[int, int]:
         raise SelectionError(f"priority {text!r} is invalid", _PRIORITY_HINT)
     sign, bound, low, high, only = found.groups()
     if only is not None:
-        return int(only), int(only)
+        return number_in(only), number_in(only)
     if sign is not None:
-        return (int(bound), PRIORITY_MAX) if sign == ">=" else (0, int(bound))
-    return int(low or 0), PRIORITY_MAX if high is None else int(high)
+        return (number_in(bound), PRIORITY_MAX) if sign == ">=" else (0, number_in(bound))
+    return number_in(low or "0"), PRIORITY_MAX if high is None else number_in(high)
 
 
 def priority_text(priority: tuple[int, int]) -> str:
@@ -114,7 +115,7 @@ def _read_slices(text: str) -> list[int]:
         found = _SLICES.fullmatch(part)
         if found is None:
             raise SelectionError(f"slices {text[:80]!r} are invalid", _SLICES_HINT)
-        first, last = int(found[1]), int(found[2] or found[1])
+        first, last = number_in(found[1]), number_in(found[2] or found[1])
         if not first <= last <= SLICE_MAX:
             raise SelectionError(f"slices {part.strip()!r} are out of range", _SLICES_HINT)
         numbers.update(range(first, last + 1))
@@ -176,10 +177,15 @@ def max_age_text(seconds: float) -> str:
     return f"{format(Decimal(repr(seconds)), 'f').removesuffix('.0')}s"
 
 
+def number_in(digits: str) -> int:
+    """A whole number; one with more than 20 digits counts as one of 20, which is out of every range."""
+    return int(digits) if len(digits) <= _DIGITS_MAX else 10**_DIGITS_MAX
+
+
 def every_of(value: Any) -> int:
     """The N of every Nth product; 1 is each."""
     if isinstance(value, str) and value.isdecimal():
-        value = int(value)
+        value = number_in(value)
     if not is_whole(value) or not 1 <= value <= EVERY_MAX:
         raise SelectionError(f"every {value!r} is not a prescale", "give a positive integer: 10 is every tenth")
     assert isinstance(value, int)

@@ -39,6 +39,7 @@ STEPS_MAX = 1_000_000  # for expressions of degree two and three; one walk is bo
 
 _BLANK = b" \t\r\n"
 _OPENINGS = (b"<", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")  # byte order marks announce XML too
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TOO_DEEP = etree.XPath("boolean(" + "/*" * (DEPTH_MAX + 1) + ")")
 _COUNT = etree.XPath("count(//node()) + count(//@*)")
 
@@ -50,6 +51,10 @@ class XPath:
         path = parse_path(text)
         self.text = path.text
         self.degree = path.degree
+        odd = _NOT_XML.search(path.text)
+        if odd is not None:
+            problem = f"character {odd[0]!r} occurs in no XML document"
+            raise SelectionError.at(problem, "leave it out", path.text, odd.start())
         try:
             self._find = etree.XPath(path.rewritten, smart_strings=False, regexp=False)
         except etree.XPathSyntaxError:
