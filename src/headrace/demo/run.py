@@ -211,7 +211,7 @@ class DemoRun:
             self._start(node, run_node, self._plan, node)
         self._start(PACER, run_pacer, self._plan)
         endpoint = self._endpoint_of(_SITES[FIRST], refresh)
-        self._start(LINK, run_link, parse_endpoint(endpoint).port)
+        self._start(LINK, run_link, parse_endpoint(endpoint).host)
         upstream = self._endpoint_of(LINK, refresh)
         self._start(_SITES[SECOND], run_site, write_second(records / "two.toml", self._plan.second, upstream))
         needed = set(self._processes) - {PIPELINE}

@@ -3,8 +3,9 @@
 A site is what `headrace serve` runs, from a configuration that is written for it. It reports where it listens, and then
 how far its request has got.
 
-The link is a process that forwards bytes. When it is cut, its connections end as if the cable had been pulled out, new
-connections are refused, and nothing that was on its way arrives.
+The link is a process that forwards bytes between Unix sockets, so that no other user of the machine takes part. When it
+is cut, its connections end as if the cable had been pulled out, new connections are refused, and nothing that was on
+its way arrives.
 """
 
 import asyncio
@@ -16,17 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from headrace.demo.processes import REPORT_S, Report, child_process
+from headrace.link.endpoint import UNIX
 from headrace.site.daemon import Daemon
 from headrace.site.site import Site
 
 CUT, RESTORE = "cut", "restore"  # commands to the link
-_HOST = "127.0.0.1"
 _CHUNK_BYTES = 1 << 16
 
 _FIRST = """\
 [site]
 queue = "{queue}"
-listen = ["tcp/127.0.0.1:0"]
+listen = ["local"]
 scouting = "off"
 [log]
 file = "{log}"
@@ -34,7 +35,7 @@ file = "{log}"
 _SECOND = """\
 [site]
 queue = "{queue}"
-listen = ["tcp/127.0.0.1:0"]
+listen = ["local"]
 scouting = "off"
 connect = ["{upstream}"]
 [[request]]
@@ -91,22 +92,22 @@ class _Reporter(threading.Thread):
 # --- the link -------------------------------------------------------------------------------------
 
 
-def run_link(port: int, pipe: Connection) -> None:
-    """Forward bytes to `port`, from a free port that is reported to the run."""
+def run_link(socket: str, pipe: Connection) -> None:
+    """Forward bytes to the socket of a site, from one beside it that is reported to the run."""
     with child_process(pipe):
-        asyncio.run(_Link(port, pipe).run())
+        asyncio.run(_Link(socket, pipe).run())
 
 
 class _Link:
-    def __init__(self, port: int, pipe: Connection) -> None:
-        self._port, self._pipe = port, pipe
-        self._own_port = 0
+    def __init__(self, socket: str, pipe: Connection) -> None:
+        self._socket, self._pipe = socket, pipe
+        self._own = Path(socket).with_name("link")
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def run(self) -> None:
         await self._listen()
-        self._pipe.send(Report(endpoint=f"tcp/{_HOST}:{self._own_port}"))
+        self._pipe.send(Report(endpoint=f"{UNIX}/{self._own}"))
         commands: asyncio.Queue[str] = asyncio.Queue()
         asyncio.get_running_loop().add_reader(self._pipe.fileno(), lambda: commands.put_nowait(self._pipe.recv()))
         while True:
@@ -114,8 +115,7 @@ class _Link:
             await (self._cut() if command == CUT else self._listen())
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._connect, _HOST, self._own_port)
-        self._own_port = self._server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_unix_server(self._connect, self._own)
 
     async def _cut(self) -> None:
         if self._server is not None:
@@ -126,7 +126,7 @@ class _Link:
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            site_reader, site_writer = await asyncio.open_connection(_HOST, self._port)
+            site_reader, site_writer = await asyncio.open_unix_connection(self._socket)
         except OSError:
             writer.transport.abort()
             return
