@@ -48,7 +48,7 @@ from headrace.relay.messages.query import (
     Trace,
     TraceReply,
 )
-from headrace.relay.send import stream_name
+from headrace.relay.stream import stream_name
 
 if TYPE_CHECKING:
     from simulated_driver import Driver

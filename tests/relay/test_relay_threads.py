@@ -18,8 +18,9 @@ from headrace.relay.receive.actions import Action, FindMissing, Pause, Steps
 from headrace.relay.receive.driver import Driver
 from headrace.relay.receive.pool import Pool
 from headrace.relay.receive.upstream import UpstreamStatistics
-from headrace.relay.send import Stream, Streams
+from headrace.relay.send import Streams
 from headrace.relay.serve import Server
+from headrace.relay.stream import Stream
 from support.fleet import Fabric, want
 from support.waiting import until
 

@@ -42,7 +42,7 @@ SELECTIONS = (
     "**", "wx/public/**", "wx/secret/**", "wx/secret/a", "absent/**", '** ident ~ "^secret"', "** where bytes > 0",
     "** where temperature > 3", "** origin spy", "** age < 1h", "wx/secret/a|wx/public/a",
 )  # fmt: skip
-VARYING = {"zid", "queue", "started_ns", "sent_ns", "links", "clock", "size", "held_bytes", "saved_boot_ns"}
+VARYING = {"pages", "zid", "queue", "started_ns", "sent_ns", "links", "clock", "saved_boot_ns"}
 LISTENED = ("**", "wx/secret/**", '** ident ~ "^secret"', "** where temperature > 3", "wx/public/**")
 
 

@@ -10,7 +10,7 @@ from headrace.link.access import principal_key
 from headrace.link.keys import log_key
 from headrace.relay.messages.beat import Beat, decode_beat
 from headrace.relay.messages.query import Listen, ListenReply, decode_reply, encode
-from headrace.relay.send import stream_name
+from headrace.relay.stream import stream_name
 from headrace.selection import Selection
 from support.links import Listener
 from support.realm import Allow, Realm, SecureSite

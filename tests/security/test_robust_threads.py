@@ -30,9 +30,9 @@ from headrace.relay.receive.failover import Failover
 from headrace.relay.receive.live_buffer import LiveBuffer
 from headrace.relay.receive.pool import Pool
 from headrace.relay.receive.receiver import Receiver, Request
-from headrace.relay.send import Stream
 from headrace.relay.serve import Server
 from headrace.relay.site_client import SiteClient
+from headrace.relay.stream import Stream
 from headrace.remote.client.queue import RemoteQueue
 from headrace.remote.server.clients import Clients
 from headrace.remote.server.gets import WaitingGets

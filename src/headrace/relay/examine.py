@@ -107,11 +107,14 @@ class Examiner:
         self._page_bytes = min(max(record_bytes, payload_bytes), PAGE_BYTES_MAX)
         self.position = start
 
-    def next(self) -> Examined:
-        """The next range, with as many products as the limits allow; `position` is behind it then."""
+    def next(self, most: int | None = None) -> Examined:
+        """The next range, with as many products as the limits allow; `position` is behind it then.
+
+        With `most`, no more sequences are examined.
+        """
         start = self.position
         try:
-            batch = self._read(start)
+            batch = self._read(start, None if most is None else start + most)
             stop = self._end_of_page(batch)
             if stop == start:
                 return self._leave_out_large(batch)

@@ -69,8 +69,8 @@ from headrace.relay.messages.query import (
 )
 from headrace.relay.messages.source import Source
 from headrace.relay.plain import Plain
-from headrace.relay.send import stream_name
 from headrace.relay.site_client import round_trips
+from headrace.relay.stream import stream_name
 from headrace.selection import Selection
 
 log = logging.getLogger("headrace.fabric")

@@ -31,8 +31,9 @@ from headrace.relay.quench import Quench
 from headrace.relay.receive.counts import Arrivals
 from headrace.relay.receive.driver import Driver
 from headrace.relay.receive.receiver import Receiver, Request
-from headrace.relay.send import Stream, Streams
+from headrace.relay.send import Streams
 from headrace.relay.serve import Server
+from headrace.relay.stream import Stream
 from headrace.remote.server.server import RemoteServer
 from headrace.timing.clock.state import ClockState
 
