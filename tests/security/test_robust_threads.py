@@ -225,9 +225,8 @@ def test_the_thread_of_receipts_survives_what_is_no_error_of_ours() -> None:
 
 
 def test_the_threads_that_execute_calls_survive(monkeypatch: pytest.MonkeyPatch) -> None:
-    fault, done = Fault(FairThreads._next), threading.Event()
-    monkeypatch.setattr(FairThreads, "_next", fault)
-    threads = FairThreads(1, "fair")
+    threads, done = FairThreads(1, "fair"), threading.Event()
+    monkeypatch.setattr(threads, "_next", Fault(threads._next))
     threads.submit("alice", lambda _: 1 // 0, None)
     threads.submit("alice", lambda _: done.set(), None)
     assert done.wait(60)
