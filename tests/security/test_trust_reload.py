@@ -104,7 +104,7 @@ def test_certificates_and_rules_change_while_products_flow_and_none_is_lost(
     realm: Realm, hub: SecureSite, edge: SecureSite
 ) -> None:
     ledger, before = Ledger(), (realm.folder / "certs" / "hub.crt").read_bytes()
-    with writers(ledger, (hub.queue, "wx/local"), (realm.connect("alice", hub), "wx/remote")):
+    with writers(ledger, (hub.queue, "wx/local"), (realm.connect("alice", hub, on_loss="wait"), "wx/remote")):
         flow(ledger, "wx/local", "wx/remote")
         renew(realm, "hub")
         hub.daemon.reload(LOADED)
