@@ -9,6 +9,7 @@ import pytest
 from siteconfig import SITE, Write, reported
 
 from headrace.link.certificates import make_authority, make_certificate
+from headrace.relay.signing.keyring import make_key
 from headrace.selection.table_keys import CLAUSES
 from headrace.site import check_config, load_config
 from headrace.site.config import REPEATED, TABLES
@@ -43,6 +44,9 @@ def test_the_example_with_everything_switched_on_has_every_key_and_is_valid(writ
     authority = make_authority(tmp_path)
     make_certificate(tmp_path, "site1").path.rename(tmp_path / "site1.pem")
     authority.path.rename(tmp_path / "authority.pem")
+    make_key(tmp_path, "site1")
+    make_key(tmp_path, "site3")[0].rename(tmp_path / "site3.pem")
+    (tmp_path / "revoked.keys").touch()
     (tmp_path / "site1.password").write_text("secret\n")
     (tmp_path / "users.txt").write_text("site2:a\nsite3:b\n")
     problems = reported(write(text))

@@ -53,6 +53,7 @@ class SecureSite:
         self._queue: Queue | None = None
 
     def _write(self, rules: Sequence[Allow]) -> None:
+        self._rules = tuple(rules)
         self.file.write_text(self._head + "\n" + "\n".join(map(str, rules)))
 
     @property
@@ -83,6 +84,11 @@ class SecureSite:
         """Replace all its rules, and wait until they are in force."""
         self._write(rules)
         self.daemon.reload(_LOADED)
+
+    def add(self, tables: str) -> None:
+        """Add tables to its file, and wait until they are in force."""
+        self._head += f"\n{tables}"
+        self.allow(*self._rules)
 
     def restart(self) -> None:
         self.daemon.stop()

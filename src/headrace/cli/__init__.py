@@ -10,7 +10,7 @@ station_take.py     take: a consumer on the command line
 station_terms.py    the options for the terms of a station
 station_chain.py    how the stations of a queue are chained
 channel.py, top/
-serve.py            serve and wanted; certs.py; config.py, whose config_values.py shows a configuration
+serve.py            serve and wanted; certs.py; keys.py; config.py, whose config_values.py shows a configuration
 sites.py            sites and hop; sites_map.py renders the map
 pipeline.py, archive.py
 generate.py, verify.py, bench.py

@@ -80,6 +80,7 @@ COMMANDS = {
     "wanted": LazyCommand("serve:wanted", "Show whether a feed has subscribers."),
     "config": LazyCommand("config:config", "Check and show the configuration of a site."),
     "certs": LazyCommand("certs:certs", "Create and show certificates for sites and users."),
+    "keys": LazyCommand("keys:keys", "Create, show and revoke keys by which sites sign products."),
     "users": LazyCommand("users:users", "Say who may connect to a site with a password."),
     "pipeline": LazyCommand("pipeline:pipeline", "Decode, file, store and publish products by rules, on Spark."),
     "replay": LazyCommand("replay:replay", "Replay a window of a queue or a table, at its pace or faster."),

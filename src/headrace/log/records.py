@@ -97,7 +97,7 @@ def wrong_signatures(batch: Batch, mask: npt.NDArray[np.uint8] | None = None) ->
     if not kernel.prove(rows_of(batch), mask):
         return None
     wrong: npt.NDArray[np.bool_] = batch.columns["proof"] == kernel.PROOF_WRONG
-    return wrong
+    return wrong if mask is None else wrong & mask.astype(np.bool_)
 
 
 def packed_rows(

@@ -13,8 +13,8 @@ from typing import Literal, TypeVar
 LostBy = Literal["evicted", "evicted unseen", "damaged", "too large"]  # named as a range of sequences
 Cause = Literal[
     "filtered", "duplicate", "expired", "too old", "not permitted", "deleted", "damaged", "too large", "evicted",
-    "evicted unseen", "refused", "refused by rights", "not asked for", "wrong signature", "discarded", "returned",
-    "not passed on",
+    "evicted unseen", "refused", "refused by rights", "not asked for", "wrong signature", "not signed",
+    "invalid signature", "replayed", "discarded", "returned", "not passed on",
 ]  # fmt: skip
 
 MEANING: dict[Cause, str] = {
@@ -38,6 +38,9 @@ MEANING: dict[Cause, str] = {
     ),
     "not asked for": "the request that it came for does not select it",
     "wrong signature": "it came with a signature that is not that of its content: somebody has altered one of the two",
+    "not signed": "its origin has not signed it with a key that is known here, and the receiving site requires that",
+    "invalid signature": "the signature of its origin is of another content, or its key is revoked or out of date",
+    "replayed": "its origin has signed it long ago, and it may have been here before",
     "discarded": "the policy of a station or channel dropped it, or a consumer discarded it",
     "returned": "it was put at the receiving site itself, and came back",
     "not passed on": "its options say that sites do not pass it on, or not any further",
@@ -47,7 +50,9 @@ MEANING: dict[Cause, str] = {
 # clause.
 CHOSEN: tuple[Cause, ...] = ("deleted", "too old", "not passed on")
 # What the receiving site refused of what another one sent: that site should not have sent it.
-REFUSED_HERE: tuple[Cause, ...] = ("refused by rights", "not asked for", "wrong signature")
+REFUSED_HERE: tuple[Cause, ...] = (
+    "refused by rights", "not asked for", "wrong signature", "not signed", "invalid signature", "replayed"
+)  # fmt: skip
 
 
 Word = TypeVar("Word", bound=str)

@@ -17,16 +17,18 @@ from headrace.kernel import _kernel as kernel
 from headrace.link.rights import Feeds
 from headrace.log.records import rows_of
 from headrace.product.batch import Batch
-from headrace.product.options import decode_options, encode_options, without_compression
+from headrace.product.options import decode_options
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
 from headrace.relay.dictionaries import may_have
-from headrace.relay.messages.page import records_of
+from headrace.relay.messages.page import Pack, records_of
+from headrace.relay.signing.covered import parts_of
 
 GROWN_BYTES_MAX = 32 << 20  # of a page that was expanded, unless its only product is larger
 REPLY_BYTES_MAX = 256 << 20  # of what one reply to a remote client expands; the rest is sent as it is
 _HEADER = 56
 _EXPIRES = 1 << 6
+_COMPRESSION = 128
 _WORD, _LENGTH = struct.Struct("<I"), struct.Struct("<H")
 
 Places = npt.NDArray[np.uint32]
@@ -35,8 +37,9 @@ Places = npt.NDArray[np.uint32]
 class Plain:
     """For clients that may receive these feeds. Threads may share it."""
 
-    def __init__(self, queue: Queue, feeds: Feeds) -> None:
-        self._dictionaries, self._feeds = log_of(queue).dictionaries, feeds
+    def __init__(self, queue: Queue, feeds: Feeds, pack: Pack = records_of) -> None:
+        """`pack` makes the records of what is sent as it is; it may sign them, with their payloads as they were put."""
+        self._dictionaries, self._feeds, self._pack = log_of(queue).dictionaries, feeds, pack
         self._withheld: dict[int, bool] = {}
 
     def growth(self, batch: Batch) -> npt.NDArray[np.uint64] | None:
@@ -53,7 +56,7 @@ class Plain:
     def records(self, batch: Batch, rows: Places | None = None) -> bytes:
         """The records of a batch one after another, as `records_of` has them: all, or those of `rows`."""
         if not self._is_needed(batch):
-            return records_of(batch, rows)
+            return self._pack(batch, rows)
         places = range(len(batch)) if rows is None else rows.tolist()
         return b"".join(self._record(batch, place) for place in places)
 
@@ -81,7 +84,7 @@ class Plain:
         return self._withheld[number]
 
     def _record(self, batch: Batch, place: int) -> bytes:
-        stored = records_of(batch, np.array([place], np.uint32))
+        stored = self._pack(batch, np.array([place], np.uint32))
         options = decode_options(rows_of(batch).options(place))
         if options.compression is None or not self._withholds(options.compression.dictionary):
             return stored
@@ -89,7 +92,7 @@ class Plain:
             payload = bytes(batch.payload(place))
         except (DictionaryError, ProductDamagedError):
             return stored
-        return rewritten(stored, encode_options(without_compression(options)), payload)
+        return rewritten(stored, _plain_options(stored), payload)
 
 
 def rewritten(record: bytes, options: bytes, payload: bytes) -> bytes:
@@ -104,6 +107,12 @@ def rewritten(record: bytes, options: bytes, payload: bytes) -> bytes:
     made = _padded(bytes(head)) + payload
     checksum = (kernel.checksum(made[8:]) & 0xFFFF_FFFF) ^ _WORD.unpack_from(made)[0]
     return _padded(made[:4] + _WORD.pack(checksum) + made[8:])
+
+
+def _plain_options(record: bytes) -> bytes:
+    """The options of a record, but for its compression."""
+    entries = parts_of(record).options
+    return b"".join(bytes([kind, len(value)]) + value for kind, value in entries if kind != _COMPRESSION)
 
 
 def _sizes(record: bytes) -> tuple[int, int, int]:

@@ -23,6 +23,7 @@ from headrace.queue import Queue
 from headrace.relay.audience import Audience
 from headrace.relay.examine import TooLarge
 from headrace.relay.messages.beat import INTERVAL_S
+from headrace.relay.messages.page import Pack, records_of
 from headrace.relay.stream import Stream, stream_name
 from headrace.relay.turns import play_round
 from headrace.selection import Selection
@@ -41,14 +42,15 @@ class Streams:
 
     def __init__(
         self, session: zenoh.Session, queue: Queue, site: str, beat_s: float = INTERVAL_S, *, started_ns: int = 0,
-        too_large: TooLarge | None = None, quotas: QuotaTable | None = None,
+        too_large: TooLarge | None = None, quotas: QuotaTable | None = None, pack: Pack = records_of,
     ) -> None:  # fmt: skip
-        """`started_ns` says in which run of the site this is; the site's log says the same.
+        """`started_ns` says in which run of the site this is; the site's log says the same. `pack` signs products.
 
         Without `quotas`, a principal may have all streams: where no rules say who asks, nobody is told apart.
         """
         self._session, self._queue, self._site, self._beat_s = session, queue, site, beat_s
         self._started_ns, self._too_large, self._quotas = started_ns, too_large or TooLarge(), quotas
+        self._pack = pack
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._streams = {OWN: self._make(OWN, Selection(origin=site), _SHARED)}
@@ -108,6 +110,7 @@ class Streams:
         return Stream(
             self._session, self._queue, self._site, name, selection, started_ns=self._started_ns,
             interval_ms=round(1000 * self._beat_s), too_large=self._too_large, compresses=compresses, audience=audience,
+            pack=self._pack,
         )  # fmt: skip
 
     def all(self) -> list[Stream]:

@@ -42,7 +42,7 @@ from headrace.relay.inventory import list_held, locate
 from headrace.relay.messages.beat import INTERVAL_S
 from headrace.relay.messages.description import Description, visible_to
 from headrace.relay.messages.inventory import InventoryReply
-from headrace.relay.messages.page import VERSION, PageHead, encode_head, queue_id, records_of, sequence_bytes
+from headrace.relay.messages.page import VERSION, Pack, PageHead, encode_head, queue_id, records_of, sequence_bytes
 from headrace.relay.messages.query import (
     PATTERNS_MAX,
     Describe,
@@ -107,6 +107,7 @@ class Server:
         self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, listen: OpenStream,
         describe: MakeDescription, rules: Sequence[Rule] = (), *, started_ns: int = 0, beat_s: float = INTERVAL_S,
         too_large: TooLarge | None = None, narrow: Narrow | None = None, find_sources: FindSources | None = None,
+        pack: Pack = records_of,
     ) -> None:  # fmt: skip
         """`started_ns` and `beat_s` are those of the site's streams.
 
@@ -114,7 +115,7 @@ class Server:
         """
         self._session, self._queue, self._site, self._listen = session, queue, site, listen
         self._describe, self._rules, self._too_large, self._narrow = describe, rules, too_large, narrow
-        self._find_sources, self._origins = find_sources, Origins(queue)
+        self._find_sources, self._origins, self._pack = find_sources, Origins(queue), pack
         key = f"{log_key(site)}/**"
         self.started_ns, self._beat_s = started_ns or log_of(queue).now_ns(), beat_s
         self.answered = self.refused = 0
@@ -175,7 +176,8 @@ class Server:
         audience = self._audience(key)
         if isinstance(query, Read):
             narrow = self._narrow if audience.hears_all else None
-            asked.pages = Pager(self._queue, self._site, audience.feeds, self._too_large, narrow).pages(query)
+            pager = Pager(self._queue, self._site, audience.feeds, self._too_large, narrow, self._pack)
+            asked.pages = pager.pages(query)
             return self._turn(asked)
         received.reply(key, encode(self._short_reply(query, audience, is_asked(received.parameters))))
         return True
@@ -258,11 +260,12 @@ class Pager:
 
     def __init__(
         self, queue: Queue, site: str, allowed: Feeds, too_large: TooLarge | None = None,
-        narrow: Narrow | None = None,
+        narrow: Narrow | None = None, pack: Pack = records_of,
     ) -> None:  # fmt: skip
         self._queue, self._site, self._too_large, self._narrow = queue, site, too_large, narrow
         self._allowed = allowed.test
-        self._plain = None if allowed.is_all else Plain(queue, allowed)
+        self._plain = None if allowed.is_all else Plain(queue, allowed, pack)
+        self._pack = pack if self._plain is None else self._plain.records
 
     def pages(self, query: Read) -> Iterator[tuple[bytes, bytes]]:
         """Yield head and records of each page, up to the end of the log or the number that was asked for."""
@@ -295,8 +298,7 @@ class Pager:
     def _page(self, stream: str, examined: Examined) -> tuple[bytes, bytes]:
         records, sequences, lost = b"", b"", examined.lost
         if examined.batch is not None and len(examined):
-            send = records_of if self._plain is None else self._plain.records
-            records = send(examined.batch, examined.rows)
+            records = self._pack(examined.batch, examined.rows)
             chosen = examined.batch.sequences
             sequences = sequence_bytes(chosen if examined.rows is None else chosen[examined.rows])
         head = PageHead(

@@ -25,7 +25,7 @@ from headrace.queue.queue import log_of
 from headrace.relay.audience import Audience
 from headrace.relay.examine import Examined, Examiner, TooLarge
 from headrace.relay.messages.beat import FEEDS_MAX, Beat, encode_beat
-from headrace.relay.messages.page import VERSION, PageHead, encode_head, queue_id, records_of, sequence_bytes
+from headrace.relay.messages.page import VERSION, Pack, PageHead, encode_head, queue_id, records_of, sequence_bytes
 from headrace.relay.plain import Plain
 from headrace.relay.turns import Step
 from headrace.selection import Selection
@@ -46,13 +46,14 @@ class Stream:
 
     def __init__(
         self, session: zenoh.Session, queue: Queue, site: str, name: str, selection: Selection, *, started_ns: int,
-        interval_ms: int, too_large: TooLarge, compresses: bool = False, audience: Audience,
+        interval_ms: int, too_large: TooLarge, compresses: bool = False, audience: Audience, pack: Pack = records_of,
     ) -> None:  # fmt: skip
         self.name, self.selection, self.audience, self._compresses = name, selection, audience, compresses
         self._started_ns, self._interval_ms = started_ns, interval_ms
         self._session, self._queue, self._site = session, queue, site
         self._queue_id = queue_id(queue)
-        self._plain = None if audience.hears_all else Plain(queue, audience.feeds)
+        self._plain = None if audience.hears_all else Plain(queue, audience.feeds, pack)
+        self._pack = pack if self._plain is None else self._plain.records
         self._examiner = Examiner(
             queue, selection, queue.next, products=_PAGE_PRODUCTS_MAX, payload_bytes=_PAGE_BYTES,
             allowed=audience.feeds.test, too_large=too_large, plain=self._plain,
@@ -123,7 +124,7 @@ class Stream:
             self._queue.next, len(sequences), log_of(self._queue).now_ns(),
             sequences=b"" if self.name == OWN else sequence_bytes(sequences),
         )  # fmt: skip
-        records = records_of(batch, rows) if self._plain is None else self._plain.records(batch, rows)
+        records = self._pack(batch, rows)
         small = shrunk(records) if self._compresses else None
         if small is None:
             self._publisher(feed).put(records, attachment=encode_head(head))

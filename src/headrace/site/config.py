@@ -27,8 +27,12 @@ from headrace.site.kinds import (
     ENDPOINTS,
     LISTENING,
     PATTERNS,
+    PUBLIC_FILE,
+    PUBLIC_KEY,
     QUEUE_AGE,
     RATE,
+    REVOKED_FILE,
+    SIGN_KEY,
     SITE_NAME,
     SITE_NAMES,
     SIZE,
@@ -43,6 +47,7 @@ from headrace.units import format_time
 
 Mode = Literal["router", "peer", "client"]
 Redundancy = Literal["all", "failover"]
+Verify = Literal["require", "accept", "off"]
 Level = Literal["debug", "info", "warning", "error"]
 LISTEN = (LOCAL,)
 
@@ -145,6 +150,30 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
     selection_s: Annotated[float | None, positive("0.5")] = None
 
 
+class SignTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[sign]: by which key this site signs its products, and which keys count no more."""
+
+    key: Annotated[Path | None, SIGN_KEY] = None  # None: they are not signed
+    revoked: Annotated[Path | None, REVOKED_FILE] = None
+
+
+class KeyTable(msgspec.Struct, frozen=True, kw_only=True, rename={"from_ns": "from", "until_ns": "until"}):
+    """[[key]]: a public key by which an origin signs. One of `public` and `file`."""
+
+    origin: Annotated[str, SITE_NAME]
+    public: Annotated[str | None, PUBLIC_KEY] = None
+    file: Annotated[Path | None, PUBLIC_FILE] = None  # a certificate or a key
+    from_ns: Annotated[int | None, TIME] = None
+    until_ns: Annotated[int | None, TIME] = None
+
+
+class VerifyTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[[verify]]: of which feeds products must be signed by their origin."""
+
+    feeds: Annotated[tuple[str, ...], PATTERNS]
+    mode: Annotated[Verify, choice(*get_args(Verify))]
+
+
 class TlsTable(msgspec.Struct, frozen=True, kw_only=True):
     """[tls]: what this site shows, and which authority it trusts."""
 
@@ -181,6 +210,9 @@ class SiteConfig(msgspec.Struct, frozen=True, kw_only=True):
     allow: tuple[Allow, ...] = ()
     deny: tuple[Deny, ...] = ()
     quota: tuple[Quota, ...] = ()
+    sign: SignTable = SignTable()
+    key: tuple[KeyTable, ...] = ()
+    verify: tuple[VerifyTable, ...] = ()
     tls: TlsTable | None = None
     users: UsersTable | None = None
     functions: dict[str, str] = {}  # [functions]: "module:function" by name; a table whose keys users choose
@@ -189,9 +221,10 @@ class SiteConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 TABLES: dict[str, type[msgspec.Struct]] = {
     "site": SiteTable, "queue": QueueTable, "clock": ClockTable, "channel": ChannelTable, "request": Request,
-    "allow": Allow, "deny": Deny, "quota": Quota, "tls": TlsTable, "users": UsersTable, "log": LogTable,
+    "allow": Allow, "deny": Deny, "quota": Quota, "sign": SignTable, "key": KeyTable,
+    "verify": VerifyTable, "tls": TlsTable, "users": UsersTable, "log": LogTable,
 }  # fmt: skip
-REPEATED = ("channel", "request", "allow", "deny", "quota")  # [[…]]
+REPEATED = ("channel", "request", "allow", "deny", "quota", "key", "verify")  # [[…]]
 
 
 class _FreeTable(msgspec.Struct, frozen=True):

@@ -38,6 +38,7 @@ def contradictions(config: SiteConfig) -> Iterator[Contradiction]:
     yield from _about_strangers(config)
     yield from _about_allowances(config)
     yield from _about_quotas(config)
+    yield from _about_keys(config)
     yield from _about_requests(config)
     for place, key, problem, remedy in channel_conflicts(config.channel):
         yield Contradiction((("channel", place, key),), problem, remedy)
@@ -211,6 +212,25 @@ def _about_quotas(config: SiteConfig) -> Iterator[Contradiction]:
                     f"[[quota]] {before + 1} has {key} for {'everybody' if name == EVERYBODY else name} already",
                     "keep one of them",
                 )
+
+
+def _about_keys(config: SiteConfig) -> Iterator[Contradiction]:
+    for place, key in enumerate(config.key):
+        if (key.public is None) == (key.file is None):
+            yield Contradiction(
+                (("key", place),), "it needs either public or file", "give the public key, or a file with it"
+            )
+        if key.from_ns is not None and key.until_ns is not None and key.from_ns >= key.until_ns:
+            yield Contradiction(
+                (("key", place, "until"), ("key", place, "from")), "it never counts: until is not behind from",
+                "exchange the two times",
+            )  # fmt: skip
+    for place, rule in enumerate(config.verify):
+        if rule.mode == "require" and not config.key:
+            yield Contradiction(
+                (("verify", place, "mode"), ("key",)), "no key is known, so that every product would be refused",
+                "give the public keys of the origins in [[key]]",
+            )  # fmt: skip
 
 
 def _about_rule(config: SiteConfig, path: tuple[str, int], rule: Allow | Deny) -> Iterator[Contradiction]:

@@ -35,6 +35,7 @@ from headrace.link.session import SessionTerms, locators, open_session
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
 from headrace.relay.receive.counts import Tally
+from headrace.relay.signing.terms import SigningTerms
 from headrace.site.channel_terms import open_channels
 from headrace.site.config import LAYOUT, SiteConfig
 from headrace.site.credential_files import changed_files, digests_of, rehearse
@@ -50,6 +51,7 @@ from headrace.site.terms import (
     requests_of,
     rules_of,
     session_terms,
+    signing_of,
 )
 
 _SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
@@ -73,15 +75,15 @@ class Lasting:
 class Running:
     """A session and the site on it, by one configuration. `close` ends both and is idempotent."""
 
-    def __init__(self, config: SiteConfig, terms: SessionTerms, lasting: Lasting) -> None:
-        self.config, self.terms, self.files = config, terms, digests_of(terms)
+    def __init__(self, config: SiteConfig, terms: SessionTerms, signing: SigningTerms, lasting: Lasting) -> None:
+        self.config, self.terms, self.files, self.signing = config, terms, digests_of(terms), signing
         with ExitStack() as parts:
             self.session = _open_session(config, terms)
             parts.callback(close_in_turn, self.session)
             door = _door(self.session, terms, lasting.audit)
             if door is not None:
                 parts.callback(door.close)
-            self.site = _start(config, self.session, terms, lasting, door)
+            self.site = _start(config, self.session, terms, signing, lasting, door)
             parts.callback(self.site.close)
             self._parts = parts.pop_all()
 
@@ -111,7 +113,7 @@ class Daemon:
                 self._run(noted, ready)
 
     def _run(self, noted: int, ready: Ready) -> None:
-        self._running = Running(self._config, session_terms(self._config), self._lasting)
+        self._running = Running(self._config, session_terms(self._config), signing_of(self._config), self._lasting)
         name, audit = self._running.site.name, self._lasting.audit
         try:
             where = locators(self._running.session)
@@ -153,10 +155,15 @@ class Daemon:
         before = self._running
         try:
             config = load_config(self._file)
-            terms = session_terms(config)
+            terms, signing = session_terms(config), signing_of(config)
             open_channels(config.channel, self._lasting.queue)
             files = changed_files(before.files, digests_of(terms))
-            reopens = bool(files) or terms != before.terms or config.site.beat_s != before.config.site.beat_s
+            reopens = (
+                bool(files)
+                or terms != before.terms
+                or signing != before.signing
+                or config.site.beat_s != before.config.site.beat_s
+            )
             if reopens:
                 rehearse(terms)
         except _RECOVERABLE as error:
@@ -167,12 +174,12 @@ class Daemon:
         if config.functions != before.config.functions:
             log.error("a change of [functions] needs a restart; the functions stay as they are")
         try:
-            self._change(config, terms, reopens=reopens)
+            self._change(config, terms, signing, reopens=reopens)
             _begin_logs(config)
         except _RECOVERABLE as error:
             self._refuse(error)
             self._running.close()
-            self._running = Running(before.config, before.terms, self._lasting)
+            self._running = Running(before.config, before.terms, before.signing, self._lasting)
             return
         self._running.config = config
         self._lasting.quotas.change(quotas_of(config))
@@ -184,12 +191,12 @@ class Daemon:
         log.error("%s is not loaded: %s", self._file, error)
         self._lasting.audit.note_site("reload", str(self._file), str(error), outcome="refused")
 
-    def _change(self, config: SiteConfig, terms: SessionTerms, *, reopens: bool) -> None:
+    def _change(self, config: SiteConfig, terms: SessionTerms, signing: SigningTerms, *, reopens: bool) -> None:
         """Restart as little as the change needs: the requests, the clock, or the session and everything on it."""
         running = self._running
         if reopens:
             running.close()
-            self._running = Running(config, terms, self._lasting)
+            self._running = Running(config, terms, signing, self._lasting)
             return
         if config.request != running.config.request:
             running.site.change_requests(requests_of(config, self._now_ns()))
@@ -228,13 +235,18 @@ def _door(session: zenoh.Session, terms: SessionTerms, audit: Audit) -> Door | N
 
 
 def _start(
-    config: SiteConfig, session: zenoh.Session, terms: SessionTerms, lasting: Lasting, door: Door | None
+    config: SiteConfig,
+    session: zenoh.Session,
+    terms: SessionTerms,
+    signing: SigningTerms,
+    lasting: Lasting,
+    door: Door | None,
 ) -> Site:
     queue = lasting.queue
     return Site(
         session, queue, requests_of(config, log_of(queue).now_ns()), beat_s=config.site.beat_s, rules=rules_of(config),
         principal=principal_of(config), terms=terms, tally=lasting.tally, clock=clock_terms(config),
-        quotas=lasting.quotas, audit=lasting.audit, door=door,
+        quotas=lasting.quotas, audit=lasting.audit, door=door, signing=signing,
     )  # fmt: skip
 
 

@@ -113,6 +113,22 @@ redundancy = "failover"                 # one of them at a time; "all": all at o
 #waiting_bytes = "256MiB"               # of payloads that it has put and that wait for room
 #selection_s = 0.5                      # seconds of processor time in a second, for its selections and reads
 
+# This site signs what is put here, and refuses products that their origin has not signed. `headrace keys` makes keys.
+#[sign]
+#key = "site1.sign.key"                 # the private key of this site
+#revoked = "revoked.keys"               # ids of keys that count no more: headrace keys revoke
+#[[key]]
+#origin = "site2"                       # whose products it signs
+#public = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
+#[[key]]
+#origin = "site3"
+#file = "site3.pem"                     # instead of public: a certificate or key of Ed25519
+#from = "2026-01-01T00:00:00Z"          # products that were put before do not count
+#until = "2028-01-01T00:00:00Z"
+#[[verify]]
+#feeds = ["wx/warnings/**"]
+#mode = "require"                       # require, accept, off
+
 # Certificates, for tls and quic endpoints. `headrace certs` creates them.
 #[tls]
 #authority = "authority.pem"            # the authority that signs trusted certificates

@@ -6,7 +6,9 @@ nor shown.
 Not here: whether values go together (contradictions.py).
 """
 
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from headrace.errors import FabricError, OptionError
@@ -108,3 +110,36 @@ def _dictionary(value: Any, folder: Path) -> Path:
 
 
 DICTIONARY_FILE = path_kind(_dictionary)
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+def _public_key(value: Any, folder: Path) -> str:
+    from headrace.relay.signing.keyring import parse_public  # loads cryptography
+
+    text = text_of(value, "RmFrZSBrZXksIDMyIGJ5dGVzIGluIGJhc2U2NCA8MzI=")
+    parse_public(text)
+    return text
+
+
+def _checked(check: Callable[[ModuleType, Path], object]) -> Kind:
+    """A file that must have a key, or ids of keys."""
+
+    def read(value: Any, folder: Path) -> Path:
+        from headrace.relay.signing import keyring  # as above
+
+        path = readable(value, folder)
+        try:
+            check(keyring, path)
+        except FabricError as error:
+            raise OptionError(error.problem, error.hint) from None
+        return path
+
+    return path_kind(read)
+
+
+PUBLIC_KEY = Kind("public key", _public_key)
+SIGN_KEY = _checked(lambda keyring, path: keyring.read_private(path))
+PUBLIC_FILE = _checked(lambda keyring, path: keyring.read_public(path))
+REVOKED_FILE = _checked(lambda keyring, path: keyring.read_revoked(path))

@@ -331,6 +331,9 @@ _REMEDIES: dict[Cause, str] = {
         "rule that names it, and other origins by `relay = true`"
     ),
     "wrong signature": "compare the versions of Headrace; otherwise somebody has altered products on their way",
+    "not signed": "ask the operator of the origin to sign with a key of [[key]], or change [[verify]]",
+    "invalid signature": "renew the keys of the origin in [[key]]; otherwise somebody has altered products",
+    "replayed": "ask the operator of that site why it sends products again that this site had before",
     "not asked for": "ask the operator of that site why it sends what was not requested",
 }
 

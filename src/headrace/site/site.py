@@ -38,6 +38,7 @@ from headrace.relay.receive.progress import RequestProgress
 from headrace.relay.receive.receiver import Receiver, Request
 from headrace.relay.send import Streams
 from headrace.relay.serve import Server
+from headrace.relay.signing.terms import SigningTerms
 from headrace.remote.server.server import RemoteServer, RemoteServerStatistics
 from headrace.site.audit_problems import audit_problems
 from headrace.site.clock_problems import clock_problems
@@ -85,7 +86,7 @@ class Site:
         self, session: zenoh.Session, queue: Queue, requests: list[Request], *, beat_s: float = INTERVAL_S,
         rules: Sequence[Rule] = (), principal: str | None = None, terms: SessionTerms | None = None,
         tally: Tally | None = None, clock: ClockTerms | None = None, quotas: QuotaTable | None = None,
-        audit: Audit | None = None, door: Door | None = None,
+        audit: Audit | None = None, door: Door | None = None, signing: SigningTerms | None = None,
     ) -> None:  # fmt: skip
         """`rules` say what others may read from the log and do with the queue; the session has its own copy.
 
@@ -93,12 +94,15 @@ class Site:
         endpoints that it does not reach are problems of the site. `tally` has the counts of an earlier session.
         `clock` says where its time comes from; without it, nobody keeps the clock. `quotas` are what each principal may
         use, and may change while the site runs. `audit` notes who did what, and belongs to the caller.
-        `door` knows who guesses passwords.
+        `door` knows who guesses passwords. `signing` says whether its products are signed, and which signatures of
+        others are verified.
         """
         self.name = queue.config.origin
         self._session, self._queue, self._principal, self._terms = session, queue, principal, terms
         self._tally, self._too_large, self._rules = tally or Tally(), TooLarge(), rules
         self._quotas, self._audit = quotas or QuotaTable(), audit or Audit(None)
+        signing = signing or SigningTerms()
+        self._pack, self._verifier = signing.pack(self.name), signing.verifier(queue)
         self._keeper: Keeper | None = None
         self._door = door
         with ExitStack() as parts:
@@ -116,7 +120,7 @@ class Site:
         parts.callback(self._declarations.close)
         parts.callback(note_joins(session, self._audit).undeclare)
         self._streams = Streams(session, queue, self.name, beat_s, started_ns=started_ns, too_large=self._too_large,
-                                quotas=self._quotas if rules else None)  # fmt: skip
+                                quotas=self._quotas if rules else None, pack=self._pack)  # fmt: skip
         parts.callback(self._streams.close)
         check_requests(log_of(queue).kernel, queue.path)
         self._progress = RequestProgress(queue.path / RequestFiles.file)
@@ -146,7 +150,7 @@ class Site:
             session, self._declarations, queue, self.name, self._streams.listen, self._describe, rules,
             started_ns=started_ns, beat_s=beat_s, too_large=self._too_large,
             narrow=lambda first, last: self._receiver.hops.without_received(first, last),
-            find_sources=lambda first, last: self._receiver.hops.sources(first, last),
+            find_sources=lambda first, last: self._receiver.hops.sources(first, last), pack=self._pack,
         )  # fmt: skip
         parts.callback(self._server.close)
         key = site_key(self.name, str(session.zid()))
@@ -208,7 +212,7 @@ class Site:
             self._session, self._declarations, self._queue, self.name, requests, self._progress, self._principal,
             self._tally, self._rules,
             record_bytes=PAGE_BYTES_MAX if self._terms is None else self._terms.record_bytes_max,
-            audit=self._audit,
+            audit=self._audit, verifier=self._verifier,
         )  # fmt: skip
 
     @property

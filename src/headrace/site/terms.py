@@ -17,8 +17,12 @@ from headrace.link.rights import EVERYBODY, Rule
 from headrace.link.session import HEAD_BYTES, RECORD_BYTES_MAX, SessionTerms
 from headrace.queue import Queue
 from headrace.relay.receive.receiver import Request
+from headrace.relay.signing import keyring
+from headrace.relay.signing.keyring import OriginKey
+from headrace.relay.signing.terms import SigningTerms
+from headrace.relay.signing.verify import VerifyRule
 from headrace.selection.functions import Function
-from headrace.site.config import Quota, SiteConfig
+from headrace.site.config import KeyTable, Quota, SiteConfig
 from headrace.timing.clock.terms import ClockTerms
 
 _RECORD_HEAD_BYTES = 1 << 17  # of a record besides its payload
@@ -117,6 +121,26 @@ def rules_of(config: SiteConfig) -> tuple[Rule, ...]:
         ),
     ]
     return (*rules, Rule((principal_of(config) or config.site.name,), ("**",))) if rules else ()
+
+
+def signing_of(config: SiteConfig) -> SigningTerms:
+    """What [sign], [[key]] and [[verify]] mean, with the content of their files."""
+    sign = config.sign
+    private = None if sign.key is None else keyring.read_private(sign.key).private_bytes_raw()
+    revoked = frozenset[int]() if sign.revoked is None else keyring.read_revoked(sign.revoked)
+    rules = tuple(VerifyRule(each.feeds, each.mode) for each in config.verify)
+    return SigningTerms(private, tuple(_origin_key(each) for each in config.key), revoked, rules)
+
+
+def _origin_key(table: KeyTable) -> OriginKey:
+    if table.public is not None:
+        public, from_ns, until_ns = keyring.parse_public(table.public), 0, keyring.FOREVER
+    else:
+        assert table.file is not None  # contradictions.py
+        public, from_ns, until_ns = keyring.read_public(table.file)
+    given = (table.from_ns if table.from_ns is not None else from_ns,
+             table.until_ns if table.until_ns is not None else until_ns)  # fmt: skip
+    return keyring.OriginKey(table.origin, public, *given)
 
 
 def quotas_of(config: SiteConfig) -> QuotaTable:

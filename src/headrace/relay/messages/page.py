@@ -11,7 +11,7 @@ page before anything of it is used.
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -71,6 +71,9 @@ class Page:
 
 _HEAD: Decoder[PageHead] = Decoder(PageHead, bytes_max=HEAD_BYTES_MAX)
 _encode = msgspec.msgpack.Encoder().encode
+
+
+Pack = Callable[[Batch, npt.NDArray[np.uint32] | None], bytes]  # records as they leave
 
 
 def records_of(batch: Batch, rows: npt.NDArray[np.uint32] | None = None) -> bytes:

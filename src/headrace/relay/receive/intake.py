@@ -9,7 +9,7 @@ a dictionary is missing, the page waits: the intake then says for how long it is
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TypeVar
 
 import numpy as np
@@ -31,6 +31,8 @@ from headrace.relay.receive.admission import ADMITTED, CAUSES, Gate
 from headrace.relay.receive.arrived import recognise, remember_held
 from headrace.relay.receive.counts import Arrivals, Tally
 from headrace.relay.receive.remembered import Remembered
+from headrace.relay.signing.verify import CAUSES as UNPROVED
+from headrace.relay.signing.verify import Verifier
 
 _ROOM_S = 0.25  # for which a put waits for room, and with it a thread that others share
 _RETRY_S = 0.05  # between two attempts
@@ -43,12 +45,14 @@ log = logging.getLogger("headrace.fabric")
 class Intake:
     """Into the queue of one site. Threads may share it."""
 
-    def __init__(self, queue: Queue, site: str, tally: Tally, *, remembers: bool) -> None:
-        """`remembers`: also what the queue has evicted, for requests that fail over.
+    def __init__(
+        self, queue: Queue, site: str, tally: Tally, *, remembers: bool, verifier: Verifier | None = None
+    ) -> None:
+        """`remembers`: also what the queue has evicted, for requests that fail over. `verifier`: of signed products.
 
         A queue with signatures recognises what it holds; one without them must remember that, too.
         """
-        self._queue, self._site, self._tally = queue, site, tally
+        self._queue, self._site, self._tally, self._verifier = queue, site, tally, verifier
         self.flows, self.hops = Flows(), Hops(queue.path)
         self.has_signatures = queue.config.dedup != "none"
         self._remembered = Remembered() if remembers else None
@@ -63,6 +67,10 @@ class Intake:
         """
         arrivals = self._tally.arrivals(request)
         keep = self._without_ours(page, keep, arrivals)
+        if (verifier := self._verifier) is not None:
+            refused = yield from self._when_possible(arrivals, page, lambda: verifier.refused(page.batch))
+            if refused is not None:
+                keep = self._without_refused(request, page, keep, refused, UNPROVED)
         verdicts = yield from self._when_possible(arrivals, page, lambda: gate.verdicts(page))
         if verdicts is not None:
             keep = self._without_refused(request, page, keep, verdicts)
@@ -125,6 +133,8 @@ class Intake:
         if not receipt.products:
             return
         wanted = None if keep is None else keep.astype(np.bool_)
+        if self._verifier is not None:
+            self._verifier.note(page.batch, wanted)
         if self._remembered is not None:
             columns = page.columns
             self._remembered.add(columns if wanted is None else columns[wanted], page.batch.names)
@@ -166,11 +176,13 @@ class Intake:
         right = (~wrong).astype(np.uint8)
         return right if keep is None else keep & right
 
-    def _without_refused(self, request: str, page: Page, keep: Keep | None, verdicts: Keep) -> Keep:
-        """Leave out, and count for the site that sent them, products that may not enter."""
+    def _without_refused(
+        self, request: str, page: Page, keep: Keep | None, verdicts: Keep, names: Mapping[int, Cause] = CAUSES
+    ) -> Keep:
+        """Leave out, and count for the site that sent them, products that may not enter; `names` are the causes."""
         counts = np.bincount(verdicts if keep is None else verdicts[keep.astype(np.bool_)])
         causes: dict[Cause, int] = {}
-        for verdict, cause in CAUSES.items():
+        for verdict, cause in names.items():
             if verdict < len(counts) and counts[verdict]:
                 causes[cause] = causes.get(cause, 0) + int(counts[verdict])
         if causes:

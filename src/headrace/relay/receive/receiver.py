@@ -30,7 +30,7 @@ from headrace.relay.islands import Circles
 from headrace.relay.messages.description import Description
 from headrace.relay.messages.page import PAGE_BYTES_MAX, Keep, Page, queue_id
 from headrace.relay.messages.query import Describe, IdentifyReply
-from headrace.relay.receive.admission import Admission, Gate
+from headrace.relay.receive.admission import Admission, Gate, nobody_vouches
 from headrace.relay.receive.arrived import arrived_since, still_missing
 from headrace.relay.receive.counts import Arrivals, Tally
 from headrace.relay.receive.driver import Driver
@@ -45,6 +45,7 @@ from headrace.relay.receive.progress import RequestProgress, asked_text
 from headrace.relay.receive.standby import Standby
 from headrace.relay.receive.track import Known, everything_of
 from headrace.relay.receive.upstream import Upstream
+from headrace.relay.signing.verify import Verifier
 from headrace.relay.site_client import SiteClient
 from headrace.selection import Selection
 
@@ -86,18 +87,26 @@ class Receiver:
         self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, requests: list[Request],
         progress: RequestProgress, principal: str | None = None, tally: Tally | None = None,
         rules: Sequence[Rule] = (), record_bytes: int = PAGE_BYTES_MAX, audit: Audit | None = None,
+        verifier: Verifier | None = None,
     ) -> None:  # fmt: skip
-        """`rules` say what each site may bring; `audit` notes what it may not."""
+        """`rules` say what each site may bring; `audit` notes what it may not.
+
+        `verifier` holds products against the signatures of their origins.
+        """
         self._session, self._declarations = session, declarations
         self._queue, self._site, self._progress, self._principal = queue, site, progress, principal
         self.requests, self.tally, self._record_bytes = requests, tally or Tally(), record_bytes
         self.unsaved = ""  # why progress could not be saved
         self._pool = Pool()
         self._upstreams: dict[tuple[str, str], Driver] = {}
-        self._places, self._budget, self._admission = Places(), LiveBudget(), Admission(rules, audit=audit)
+        self._places, self._budget = Places(), LiveBudget()
+        self._verifier, vouch = verifier, nobody_vouches if verifier is None else verifier.vouched_in
+        self._admission = Admission(rules, vouch, audit=audit)
         self._present: set[str] = set()
         self._meeting: set[str] = set()  # sites that are being asked for their identity
-        self._intake = Intake(queue, site, self.tally, remembers=any(request.has_failover for request in requests))
+        self._intake = Intake(
+            queue, site, self.tally, remembers=any(request.has_failover for request in requests), verifier=verifier
+        )
         self.flows, self.hops = self._intake.flows, self._intake.hops
         self._losses = LossFile(queue.path)
         self._losses.restore(self.tally)
@@ -288,6 +297,8 @@ class Receiver:
             if self._progress.has_positions:
                 note_requests(log_of(self._queue).kernel)
             self.hops.save(self._queue.oldest)
+            if self._verifier is not None:
+                self._verifier.replays.save()
             self._losses.save(self.tally)
             self.unsaved = ""
         except (HeadraceError, OSError) as error:
