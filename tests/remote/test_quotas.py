@@ -1,16 +1,23 @@
 """Quotas of principals: what is refused, what is slowed down, what is counted, and that others are not concerned."""
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
+import zenoh
 
 from headrace.errors import QuotaError
 from headrace.link.quotas import Quotas, QuotaTable
 from headrace.link.rights import Rule
 from headrace.product.put import Put
 from headrace.remote.protocol import calls, replies
+from headrace.remote.server import pending_call as pending_calls
+from headrace.remote.server.gets import GET_THREADS
 from headrace.remote.server.principal import Principal, Principals
 from support.serving import Router, Served, Stranger
+from support.waiting import until
 
 RULES = (
     Rule(("ann", "bob"), receive=("**",), station=("**",), publish=("**",), relay=True),
@@ -160,3 +167,38 @@ def test_gets_and_reads_are_paid_with_processor_time(make_served: Callable[..., 
     assert ann.call(calls.Get(attached.attachment, 1, 0)) == "busy"
     assert ann.call(calls.ReadProducts("**", 1, 1, 1)) == "busy"
     assert isinstance(Stranger(router[0], served, "bob").call(calls.ReadProducts("**", 1, 1, 1)), replies.Products)
+
+
+def test_slow_links_of_one_principal_do_not_hold_up_what_others_get(
+    make_served: Callable[..., Served], router: Router, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, may_go, held, send = make_served(rules=RULES), threading.Event(), list[str](), pending_calls._send
+
+    def send_slowly(query: zenoh.Query, *more: Any) -> None:
+        """As over a link that is full; only products of ann meet it."""
+        if str(query.key_expr).endswith("/ann") and may_be_held:
+            held.append("")
+            may_go.wait()
+        send(query, *more)
+
+    may_be_held = False
+    monkeypatch.setattr(pending_calls, "_send", send_slowly)
+    waiting = []
+    for name in (*["ann"] * (GET_THREADS + 2), "bob"):
+        someone = Stranger(router[0], served, name)
+        assert someone.call(station(name)) == replies.Done()
+        attached = someone.call(calls.Attach(name, 10))
+        assert isinstance(attached, replies.Attached)
+        waiting.append((someone, calls.Get(attached.attachment, 1, 5.0)))
+    assert served.site is not None
+    with ThreadPoolExecutor(len(waiting)) as threads:
+        told = [threads.submit(someone.call, get) for someone, get in waiting]
+        gets = served.site._remote._gets
+        until(lambda: len(gets) == len(waiting), "all of them wait")
+        may_be_held = True
+        try:
+            served.queue.put_many([b"%d" % number for number in range(len(waiting))], feed="a")
+            until(lambda: len(held) > GET_THREADS // 2, "more replies of ann hang than these threads may send")
+            assert isinstance(told[-1].result(60), replies.Products)
+        finally:
+            may_go.set()

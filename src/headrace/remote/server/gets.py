@@ -5,7 +5,8 @@ A site with a thousand remote consumers has as many threads as one with ten:
     headrace-get         eight. One leads: it sleeps until something is put or comes back, finds the stations at
                          which a get is worth an attempt, and leases products to the client that has waited longest.
                          Then it lets the next one lead, and sends the reply itself. So a product leaves as soon as it
-                         was put, and a client whose link is slow holds up one thread (outbox.py), and no other client
+                         was put. A client whose link is slow holds up one thread (outbox.py), and all clients of one
+                         principal half of them: what they get beyond that is sent with their calls
     headrace-deadline    one. It hands gets whose time is over to the executor
     headrace-consumer    an executor. It executes the calls of consumers, in the order of each (consumer.py)
     headrace-scan        one for each chain at which functions of users decide, while there is something to scan
@@ -29,12 +30,13 @@ import math
 import threading
 import time
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.guard import FAILURES, GuardedThread
-from headrace.link.fair import FairThreads
+from headrace.link.fair import Busy, FairThreads
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
 from headrace.remote.protocol.calls import Get
@@ -95,6 +97,7 @@ class WaitingGets:
         self._stations: dict[Origin, Station] = {}
         self._lock = threading.Lock()
         self._is_used = threading.Condition(self._lock)
+        self._sending = Counter[Hashable]()  # get threads that send, by whom it is for
         self._seen: int | None = None  # the wake number with which the leader sleeps; None: it will look again
         self._ready: deque[Station] = deque()  # found by the leader, and not tried yet; only it uses this
         self._tried: int | None = None  # the wake number at which it has tried all; only it uses this
@@ -190,11 +193,30 @@ class WaitingGets:
             outcome = get.served.deliver(get, at_once=True)
             if not isinstance(outcome, NotYet):
                 self.remove(get)
-                return outcome
+                return partial(self._send, get.served.turn, outcome)
             if outcome is NotYet.EMPTY:
                 break
             self._note_time(get)
         return None
+
+    def _send(self, turn: Hashable, send: Send) -> None:
+        """Send a reply here, or with the calls of the principal if its slow links hold up half of these threads."""
+        with self._lock:
+            may = self._sending[turn] < GET_THREADS // 2
+            self._sending[turn] += may
+        if not may:
+            try:
+                self.run(turn, send)
+            except Busy:  # the site ends
+                send()
+            return
+        try:
+            send()
+        finally:
+            with self._lock:
+                self._sending[turn] -= 1
+                if not self._sending[turn]:
+                    del self._sending[turn]
 
     def _look(self) -> None:
         """Find the stations at which a get is worth an attempt; if they were tried, sleep until something happens."""
