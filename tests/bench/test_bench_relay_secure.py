@@ -22,11 +22,11 @@ def test_the_benchmark_of_trust_shows_each_variant_beside_the_plain_one_and_the_
     assert done.exit_code == 0
     figures = {figure["name"]: figure for figure in json.loads(done.stdout)["figures"]}
     measured = ("backlog-150", "live-150", "latency-200-p50", "latency-200-p99")
-    variants = ("plain", "tls", "rules")
+    variants = ("plain", "tls", "rules", "signed")
     assert [*figures] == [
         *(f"{name}-{variant}" for name in measured for variant in variants),
         "honest-p99", "beside-hostile-p99", "hostile-ratio",
     ]  # fmt: skip
     assert all(figure["value"] > 0 for figure in figures.values())
-    assert "times plain" in figures["live-150-rules"]["beside"]
+    assert "times plain" in figures["live-150-signed"]["beside"]
     assert figures["hostile-ratio"]["goal"] == 2.0

@@ -5,6 +5,7 @@ The same measurements as `headrace bench relay`, between two sites over loopback
     plain       TCP, no rules
     tls         mutual TLS
     rules       and rules: for the two sites, and for others as a large site has them
+    signed      and every product signed by its origin; the other site requires and verifies the signatures
 
 The variants take turns, several rounds, and the median counts: what the machine does besides then concerns all of them.
 Each figure says how much it is of the plain one. The hostile client is in relay_hostile.py.
@@ -16,12 +17,17 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from headrace.bench.relay import LARGE, Progress, backlog, latencies, live, share_of
 from headrace.bench.relay_hostile import hostile
 from headrace.bench.report import Figure
 from headrace.bench.two_sites import PLAIN, Trust
 from headrace.link.certificates import make_authority, make_certificate
 from headrace.link.rights import Rule
+from headrace.relay.signing.keyring import OriginKey, public_of
+from headrace.relay.signing.terms import SigningTerms
+from headrace.relay.signing.verify import VerifyRule
 
 BACKLOG = {150: 300_000, 13_600: 30_000, LARGE: 400}  # size: number of products
 LIVE, PER_SECOND, ROUNDS = 200_000, 200, 3
@@ -70,7 +76,16 @@ def trusts(certs: Path) -> dict[str, Trust]:
     tls = replace(PLAIN, certs=certs)
     pair = Rule(("one", "two"), receive=("**",), publish=("**",))
     others = tuple(Rule((f"site{number}",), receive=(f"wx/{number}/**",)) for number in range(_OTHERS))
-    return {"plain": PLAIN, "tls": tls, "rules": replace(tls, rules=(pair, *others))}
+    rules = replace(tls, rules=(pair, *others))
+    return {"plain": PLAIN, "tls": tls, "rules": rules, "signed": replace(rules, signing=_signing())}
+
+
+def _signing() -> Mapping[str, SigningTerms]:
+    """The first site signs, and the second one requires its signatures."""
+    private = Ed25519PrivateKey.generate()
+    known = (OriginKey("one", public_of(private)),)
+    required = (VerifyRule(("**",), "require"),)
+    return {"one": SigningTerms(private.private_bytes_raw()), "two": SigningTerms(keys=known, verify=required)}
 
 
 def _round_count(scale: float) -> int:

@@ -1,6 +1,6 @@
 """Two sites for the benchmarks of the fabric, each in a process of its own, on terms that say how far they trust.
 
-    plain ──► with certificates ──► with rules
+    plain ──► with certificates ──► with rules ──► with signatures
 
 Their queues are in memory and in this process, too, which puts at the first and reads at the second.
 """
@@ -8,9 +8,9 @@ Their queues are in memory and in this process, too, which puts at the first and
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from headrace.link.rights import Rule
 from headrace.link.session import SessionTerms, locators, open_session
 from headrace.queue import Queue
 from headrace.relay.receive.receiver import Request
+from headrace.relay.signing.terms import SigningTerms
 from headrace.selection import Selection
 from headrace.site.logs import begin_logs
 from headrace.site.site import Site
@@ -34,6 +35,7 @@ class Trust:
 
     certs: Path | None = None
     rules: tuple[Rule, ...] = ()
+    signing: Mapping[str, SigningTerms] = field(default_factory=dict)  # by site
     shared_memory: bool = False
 
     def session_terms(self, name: str, near: list[str]) -> SessionTerms:
@@ -60,7 +62,10 @@ def serve_site(parent: Connection, path: Path, near: list[str], begin_at: str, t
     with Queue.open(path) as queue:
         name = queue.config.origin
         with open_session(trust.session_terms(name, near)) as session:
-            site = Site(session, queue, requests, rules=trust.rules, principal=name if trust.certs else None)
+            site = Site(
+                session, queue, requests, rules=trust.rules, principal=name if trust.certs else None,
+                signing=trust.signing.get(name),
+            )  # fmt: skip
             parent.send("ready")
             parent.send(locators(session))
             parent.recv()

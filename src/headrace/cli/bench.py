@@ -223,13 +223,13 @@ def channels(context: click.Context, place: str | None, quick: bool, as_json: bo
 @bench.command("relay", short_help="Products from one site to another.")
 @_place_option
 @_scale_option
-@click.option("--secure", is_flag=True, help="What certificates and rules cost, and a hostile client.")
+@click.option("--secure", is_flag=True, help="What certificates, rules and signatures cost, and a hostile client.")
 @json_option
 def relay(place: str | None, scale: float, secure: bool, as_json: bool) -> None:
     """Measure the fabric: backlog, live, latency at several rates, and a thousand subscribers.
 
-    With --secure: backlog, live and latency over plain TCP, with mutual TLS, and with rules, side by side; and how
-    much later fifty honest clients get their replies while a hostile one sends at full speed.
+    With --secure: backlog, live and latency over plain TCP, with mutual TLS, with rules and with signatures, side by
+    side; and how much later fifty honest clients get their replies while a hostile one sends at full speed.
 
     \b
     Example:
