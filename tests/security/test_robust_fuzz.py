@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from fuzz import Target, fuzz, targets
 
-from headrace.errors import OptionError, SelectionError
+from headrace import Queue
+from headrace.errors import HeadraceError, OptionError, SelectionError
 from headrace.selection import Selection
 from headrace.units import parse_age, parse_size
 from support.seeds import random_seed
@@ -54,6 +55,17 @@ def test_what_was_found_is_refused_as_a_selection(text: str) -> None:
 def test_sizes_and_ages_beyond_all_numbers_are_refused(parse: Callable[[str], object]) -> None:
     with pytest.raises(OptionError):
         parse(f"{DIGITS}{'GiB' if parse is parse_size else 'h'}")
+
+
+@pytest.mark.parametrize("name", ["queue.json", "stations.json", "channels.json"])
+@pytest.mark.parametrize("rest", [', "lines": 1, "stations": 2', ', "lines": [1], "stations": [[]]', ', "dedup": {}'])
+def test_an_older_document_that_no_version_wrote_is_damage(tmp_path: Path, name: str, rest: str) -> None:
+    with Queue.create(tmp_path / "q", size="1MiB") as queue:
+        queue.channel("c", "a")
+        queue.station("s", "a")
+    (tmp_path / "q" / name).write_text(f'{{"format": 1{rest}}}')
+    with pytest.raises(HeadraceError), Queue.open(tmp_path / "q") as queue:
+        _ = queue.stations, queue.channel("c").definition, queue.station("s").terms
 
 
 def damage(kind: str, folder: Path, seed: int, times: int) -> None:

@@ -129,7 +129,10 @@ class Document(Generic[Struct]):
         for step in range(version, self._version):
             if step not in self._upgrades:
                 raise self.damaged(path, f"{self._field} {version} is no longer supported")
-            found = {**self._upgrades[step](found), self._field: step + 1}
+            try:
+                found = {**self._upgrades[step](found), self._field: step + 1}
+            except (KeyError, TypeError, AttributeError, ValueError) as error:  # it is not what that version wrote
+                raise self.damaged(path, f"as {self._field} {step}: {error!r:.200}") from None
         return found
 
     def write(self, path: Path, document: Struct, storage: Storage | None) -> None:
