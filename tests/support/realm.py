@@ -4,7 +4,7 @@ with realm(folder) as made:
     hub = made.site("hub", Allow("evil", publish=["wx/text/**"]), requests=['select = "wx/**"'])
     evil = made.session("evil", hub)          # a session with the certificate of `evil`, and no other terms
     user = made.connect("alice", hub)         # a remote queue, as a program with the certificate of `alice` has it
-    hub.allow(Allow("evil", deny=True, publish=["**"]))   # other rules, by a reload
+    hub.allow(Deny("evil", publish=["**"]))   # other rules, by a reload
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,12 +33,20 @@ _LOADED = ".toml is loaded"
 class Allow:
     """One [[allow]], such as `Allow("evil", "other", publish=["wx/**"], relay=True)`."""
 
+    table = "allow"
+
     def __init__(self, *who: str, **terms: Any) -> None:
         self.who, self.terms = who, terms
 
     def __str__(self) -> str:
         lines = (f"{key} = {msgspec.json.encode(value).decode()}" for key, value in self.terms.items())
-        return "\n".join(["[[allow]]", f"who = {msgspec.json.encode(list(self.who)).decode()}", *lines, ""])
+        return "\n".join([f"[[{self.table}]]", f"who = {msgspec.json.encode(list(self.who)).decode()}", *lines, ""])
+
+
+class Deny(Allow):
+    """One [[deny]], such as `Deny("evil", receive=["wx/secret/**"])`."""
+
+    table = "deny"
 
 
 class SecureSite:

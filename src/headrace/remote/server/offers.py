@@ -3,6 +3,9 @@
 A site shows a digest of its feeds in a token. Another site whose clients watch members queries its description when
 the digest changes; that has the feeds which the other site may receive. So nobody polls, and a fabric that nobody
 watches has no queries at all. The digest is made again every two seconds.
+
+A site shows the digest to those who may receive everything, because it changes with every feed. Who may not, asks again
+every ten seconds while anybody watches.
 """
 
 import hashlib
@@ -84,6 +87,11 @@ class _Offer:
     is_told: bool = False
     feeds: tuple[str, ...] = ()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the feeds may be others than those that are known."""
+        return not self.is_told or not self.digest
+
     def is_settled(self, now: float) -> bool:
         """Whether the site has replied, or had its time to."""
         return self.is_told or bool(self.since and now - self.since >= _SHOWN_S)
@@ -121,10 +129,10 @@ class OtherOffers:
         return before if before.digest == digest else _Offer(digest, before.is_hidden, before.since, feeds=before.feeds)
 
     def _ask_all(self, now: float) -> None:
-        due = [(run, offer) for run, offer in self._offers.items() if not offer.is_told and now >= offer.ask_at]
+        due = [(run, offer) for run, offer in self._offers.items() if offer.is_open and now >= offer.ask_at]
         for run, offer in due[:_AT_ONCE]:
             offer.since = offer.since or now
-            offer.ask_at = now + _AGAIN_S[min(offer.asked, len(_AGAIN_S) - 1)]
+            offer.ask_at = now + _AGAIN_S[len(_AGAIN_S) - 1 if offer.is_told else min(offer.asked, len(_AGAIN_S) - 1)]
             offer.asked += 1
             self._ask(run, offer.digest)
 
@@ -134,7 +142,7 @@ class OtherOffers:
 
     def due_s(self, now: float) -> float | None:
         """In how many seconds a site has to be queried again; None if there is none."""
-        moments = [offer.ask_at for offer in self._offers.values() if not offer.is_told]
+        moments = [offer.ask_at for offer in self._offers.values() if offer.is_open]
         return max(_AGAIN_S[0], min(moments) - now) if moments else None
 
     def _ask(self, run: Run, digest: str) -> None:
