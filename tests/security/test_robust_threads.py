@@ -145,7 +145,7 @@ LOOPS: dict[str, tuple[Any, str, Act]] = {  # what fails, and what makes the thr
     "headrace-receive-times": (Pool, "_wake_due", nothing),
     "headrace-failover": (Failover, "look", nothing),
     "headrace-progress": (Receiver, "_save", nothing),
-    "headrace-send": (Stream, "advance", nothing),
+    "headrace-send": (Stream, "step", lambda world: world.site._queue.put(b"x", feed="wx/b")),
     "headrace-beat": (Stream, "beat", nothing),
     "headrace-log": (Server, "_reply", ask),
     "headrace-seats": (WaitingSeats, "_turn", wake_seats),
