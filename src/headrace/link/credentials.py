@@ -108,7 +108,8 @@ def _text(path: Path, what: str) -> str:
         hint = "check the path; headrace certs creates certificates"
         raise FabricError(f"{what} does not exist: {path}", hint) from None
     except UnicodeDecodeError:
-        raise FabricError(f"{what} {path} is not text", "certificates and keys are PEM files") from None
+        hint = "passwords are plain text; certificates and keys are PEM files"
+        raise FabricError(f"{what} {path} is not readable: it is not text", hint) from None
     except OSError as error:
         hint = "make the file readable for the user that runs this program"
         raise FabricError(f"{what} {path} is not readable: {error.strerror}", hint) from None
