@@ -203,7 +203,7 @@ def _forbidden(request: Request) -> Problem:
     return Problem(
         "forbidden", request.name,
         f"request {request.name} gets nothing: no [[allow]] rule of this site lets another one publish {feed}",
-        f'add publish = ["{feed}"] to a rule in the configuration of this site',
+        f'add publish = ["{feed}"] to a rule that names the site which serves the request, not to one for "*"',
     )  # fmt: skip
 
 

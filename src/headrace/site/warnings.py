@@ -48,7 +48,7 @@ def _about_rules(config: SiteConfig, place: int, request: Request) -> Iterator[C
         yield Contradiction(
             (("request", place), ("allow",)),
             f"no [[allow]] rule of this site lets another one publish {feed}: the request gets nothing",
-            f'add publish = ["{feed}"] to a rule for the site that serves the request',
+            f'add publish = ["{feed}"] to a rule that names the site which serves the request, not to one for "*"',
         )
 
 
