@@ -105,6 +105,12 @@ class GuardedThread(threading.Thread):
         self._act, self._until, self._act_args = target, until, args
 
     def run(self) -> None:
+        try:
+            self._run()
+        finally:
+            del self._act, self._act_args, self._until  # what they refer to may end before this object does
+
+    def _run(self) -> None:
         pause_s = _PAUSE_S
         while True:
             begun = time.monotonic()

@@ -38,7 +38,7 @@ FAILURES = {
         "slices run json:loads Q", "slices move Q node", "slices balance Q --stream ch --algorithm nonsense",
         "replay", "replay Q --speed fast", "replay Q --onto a", "replay Q Q --onto a//b", "replay --run x", "replay Q --from 12x",
         "replay Q --from 3 --to 1", "replay --control pause", "replay Q --by nonsense",
-        "send nofile Q", "send bad.toml Q --feed a//b", "receive in", "receive in --from Q --feed a//b",
+        "audit Q --since x", "keys show nofile", "users create users a:b", "send nofile Q", "send bad.toml Q --feed a//b", "receive in", "receive in --from Q --feed a//b",
     ],
     3: [
         "queue info nowhere", "queue check nowhere", "queue repair nowhere", "queue delete nowhere --yes",
@@ -49,7 +49,7 @@ FAILURES = {
         "clock nowhere", "clock tcp/127.0.0.1:1", "sites tcp/127.0.0.1:1", "watch tcp/127.0.0.1:1", "station take Q nosuch", "slices status nowhere", "slices status Q", "slices status Q --stream ch",
         "slices run json:loads Q --stream ch", "slices drain Q node", "slices delete Q", "slices parked Q",
         "replay nowhere", "replay Q nowhere", "replay bad.toml", "replay --run 00000000000000aa", "replay --run 00000000000000aa --control pause",
-        "send bad.toml nowhere", "receive in --from nowhere",
+        "audit nowhere", "users list nowhere", "send bad.toml nowhere", "receive in --from nowhere",
     ],
 }  # fmt: skip
 

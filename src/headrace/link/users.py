@@ -24,7 +24,7 @@ Users = dict[str, str]  # secrets, or passwords in clear, by name
 
 def read_users(path: Path) -> Users:
     """What a users file says; FabricError names the first invalid line, or says that others may read it."""
-    users = _parsed(path, secret_text(path, "the users file"))
+    users = _parsed(path, secret_text(path, "the users file") if path.exists() else _text(path))
     if not users:
         raise FabricError(f"{path} has no users", f"create one with: headrace users create {path} NAME")
     return users
