@@ -2,6 +2,8 @@
 
 import os
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,18 +14,25 @@ from headrace.link.local import admit, links_folder, local_endpoint, local_endpo
 from support.links import Open
 
 
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder with a short path, as those of queues and the runtime folder commonly are."""
+    with tempfile.TemporaryDirectory(prefix="run-") as folder:
+        yield Path(folder)
+
+
 @pytest.fixture(autouse=True)
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run(short: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The runtime folder of the test."""
-    monkeypatch.setattr("headrace.link.local._SYSTEM", tmp_path / "system")
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
-    return tmp_path / "run" / "headrace"
+    monkeypatch.setattr("headrace.link.local._SYSTEM", short / "system")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
+    return short / "headrace"
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> Path:
-    (tmp_path / "q").mkdir()
-    return tmp_path / "q"
+def queue(short: Path) -> Path:
+    (short / "q").mkdir()
+    return short / "q"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 import json
 import logging
 import re
+import shutil
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -399,14 +401,16 @@ def test_invalid_endpoints_in_the_environment_and_in_contexts_are_refused(known:
 def test_without_a_setting_the_sockets_of_sites_on_this_machine_are_known(known: Known, tmp_path: Path) -> None:
     known.delenv("HEADRACE_SITES")
     known.setattr("headrace.link.local._SYSTEM", tmp_path)
-    known.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
-    (tmp_path / "queue").mkdir()
+    short = Path(tempfile.mkdtemp(prefix="run-"))  # the path of a socket has few bytes
+    known.setenv("XDG_RUNTIME_DIR", str(short))
+    (short / "queue").mkdir()
     assert (known_candidates(), looks_here()) == ([], True)
-    prepare_socket(tmp_path / "queue")
-    with open_session(SessionTerms("router", listen=(local_endpoint(tmp_path / "queue"),))):
+    prepare_socket(short / "queue")
+    with open_session(SessionTerms("router", listen=(local_endpoint(short / "queue"),))):
         (found,) = known_candidates()
         assert (found.source, found.endpoints) == (HERE, tuple(local_endpoints()))
     assert known_candidates() == []
+    shutil.rmtree(short)
 
 
 # --- sites that are starting ----------------------------------------------------------------------
