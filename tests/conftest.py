@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, settings
 from headrace import Queue
 from headrace.cli.failure import INTERNAL
 from headrace.cli.main import headrace
+from headrace.guard import FAILURES
 from support import grouping
 from support.commandline import PROGRAM, Run
 
@@ -55,6 +56,12 @@ def pytest_collection_finish() -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("soak" if config.option.markexpr == "soak" else "suite")
+
+
+@pytest.fixture(autouse=True)
+def _no_failures_of_other_tests() -> None:
+    """A process counts what its threads outlive, and each site lists that."""
+    FAILURES.forget()
 
 
 # Tests of these folders open sites and links; files with these words start, stop or kill processes.
