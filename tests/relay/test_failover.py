@@ -3,7 +3,9 @@
 from relaying import has_examined, put, texts
 
 from headrace import Selection
+from headrace.relay.receive.failover_thread import taken_from
 from headrace.relay.receive.receiver import Request
+from headrace.relay.receive.track import Known
 from support.fleet import Fabric
 from support.waiting import until
 
@@ -51,3 +53,11 @@ def test_a_switch_survives_a_restart(fabric: Fabric) -> None:
     until(lambda: reader.next == 5, "the fourth arrives")
     until(lambda: has_examined(fabric, "c", used(fabric, "c")[0]), "c has everything")
     assert texts(reader) == ["1", "2", "3", "4"]
+
+
+def test_what_was_refused_has_not_arrived_from_the_site_in_use() -> None:
+    """A standby asks that site where it holds a product, and takes what it holds there for arrived."""
+    known = Known(b"q" * 16, base=90, began=5)
+    assert taken_from(known, 0) == known
+    assert taken_from(known, 40).began == 41
+    assert taken_from(known, 3).began == 5

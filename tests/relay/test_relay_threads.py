@@ -183,7 +183,7 @@ def test_an_unexpected_error_does_not_end_an_upstream(monkeypatch: pytest.Monkey
     monkeypatch.setattr("headrace.relay.receive.driver._RESTART_S", 0.0)
     upstream, pool = Failing(*actions), Pool()
     driver = Driver(
-        upstream, pool, None, None, store=lambda page, keep: iter(()), find_missing=fail, recognise=fail, admit=fail, holders=list,  # type: ignore[arg-type]
+        upstream, pool, None, None, store=lambda page, keep: (_ for _ in ()), find_missing=fail, recognise=fail, admit=fail, holders=list,  # type: ignore[arg-type]
         save_progress=lambda: None,
     )  # fmt: skip
     driver.start()

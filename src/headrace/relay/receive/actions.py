@@ -100,7 +100,10 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """Outcome: for each product of a page, whether its sender may bring it, in the form of an array of booleans."""
+    """Outcome, an array of booleans: for each product of a page, whether it counts as brought by its sender.
+
+    One that its sender may not bring, or that is refuted, says nothing about the products of its origin.
+    """
 
     page: Page
 

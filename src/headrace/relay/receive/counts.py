@@ -65,7 +65,8 @@ class UpstreamStatistics(msgspec.Struct):
     lost_sequences: int = 0  # in all ranges
     lost_by: dict[LostBy, int] = {}
     unseen: list[Unseen] = msgspec.field(default_factory=list)  # the latest, as long as they are not supplied
-    left_out: dict[Cause, int] = {}  # by the site, lost ranges included
+    refused_upto: int = 0  # the last product of the site that this one refused, and so did not take from it
+    left_out: dict[Cause, int] = {}  # by the site, lost ranges included; and what this site refused (REFUSED_HERE)
     left_out_at: dict[Cause, float] = {}  # monotonic seconds of the latest
 
     def lose(self, first: int, last: int, cause: LostBy, now: float) -> None:

@@ -8,7 +8,7 @@ been performed and the move of the track that follows.
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -66,16 +66,18 @@ class Driver:
     """Runs from `start` to `stop`.
 
     The callables: `store` yields how long to wait, as often as the queue does not take the page, and ends when it is in
-    the queue; `find_missing` and `recognise` look into our queue; `admit` says which products of a page its sender may
-    bring; `holders` lists the other sites that are present and may bring the origin's products; `save_progress` saves
-    `known` of all upstreams; `now_ns` is the time of our site.
+    the queue; `admit` yields so too, and returns which products of a page count as brought by its sender;
+    `find_missing` and `recognise` look into our queue; `holders` lists the other sites that are present and may bring
+    the origin's products; `save_progress` saves `known` of all upstreams; `now_ns` is the time of our site.
     """
 
     def __init__(
         self, upstream: Upstream | Standby, pool: Pool, session: zenoh.Session, declarations: Declarations, *,
-        store: Callable[[Page, Keep | None], Iterator[float]], find_missing: Callable[[int, int, int], SequenceRange],
+        store: Callable[[Page, Keep | None], Generator[float, None, None]],
+        find_missing: Callable[[int, int, int], SequenceRange],
         holders: Callable[[], list[str]], save_progress: Callable[[], int],
-        recognise: Callable[[Identities], npt.NDArray[np.bool_]], admit: Callable[[Page], npt.NDArray[np.bool_]],
+        recognise: Callable[[Identities], npt.NDArray[np.bool_]],
+        admit: Callable[[Page], Generator[float, None, npt.NDArray[np.bool_]]],
         principal: str | None = None, budget: LiveBudget | None = None, now_ns: Callable[[], int] = time.time_ns,
         compress: str = "", record_bytes: int = PAGE_BYTES_MAX,
     ) -> None:  # fmt: skip
@@ -101,7 +103,7 @@ class Driver:
             ShutLive: _at_once(lambda _: self._buffer.shut()),
             TakeLive: self._take_live,
             Store: lambda action: self._resting(store(action.page, action.keep)),
-            Admit: _at_once(lambda action: admit(action.page)),
+            Admit: lambda action: self._resting(admit(action.page)),
             Recognise: _at_once(lambda action: recognise(action.products)),
             FindMissing: _at_once(lambda action: find_missing(action.first, action.last, action.since)),
             ListHolders: _at_once(lambda _: holders()),
@@ -265,17 +267,17 @@ class Driver:
 
         return poll
 
-    def _resting(self, pauses: Iterator[float]) -> Poll:
-        """Go through something that says for how long it is of no use to go on."""
+    def _resting(self, pauses: Generator[float, None, Any]) -> Poll:
+        """Go through something that says for how long it is of no use to go on; the outcome is what it returns."""
         until = 0.0
 
         def poll() -> Any:
             nonlocal until
             while self._is_over(until):
-                seconds = next(pauses, None)
-                if seconds is None:
-                    return None
-                until = time.monotonic() + seconds
+                try:
+                    until = time.monotonic() + next(pauses)
+                except StopIteration as ended:
+                    return ended.value
             return PENDING
 
         return poll

@@ -105,7 +105,9 @@ class FailoverThread:
     def _served_by(self) -> Served | None:
         """The active site and the position there, if it is live."""
         active = self._failover.active if self._failover is not None else None
-        return (active.site, active.known) if active is not None and active.statistics.state == "live" else None
+        if active is None or active.statistics.state != "live":
+            return None
+        return active.site, taken_from(active.known, active.statistics.refused_upto)
 
     def _begin(self, machine: Upstream | Standby) -> Driver:
         upstream = self._drive(machine)
@@ -113,3 +115,8 @@ class FailoverThread:
             self._upstreams[machine.site] = upstream
             upstream.start()
         return upstream
+
+
+def taken_from(known: Known, refused_upto: int) -> Known:
+    """The position at a site, as if the request had begun behind what was refused: that has not arrived from there."""
+    return known._replace(began=max(known.began, refused_upto + 1)) if refused_upto else known

@@ -9,7 +9,7 @@ a dictionary is missing, the page waits: the intake then says for how long it is
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import TypeVar
 
 import numpy as np
@@ -59,7 +59,9 @@ class Intake:
         if self._remembered is not None and not self.has_signatures:
             remember_held(queue, self._remembered)
 
-    def put(self, request: str, gate: Gate, page: Page, keep: Keep | None, *, may_repeat: bool) -> Iterator[float]:
+    def put(
+        self, request: str, gate: Gate, page: Page, keep: Keep | None, *, may_repeat: bool
+    ) -> Generator[float, None, None]:
         """Put the page, and end when it is in the queue. Yields, as often as it has to wait, for how many seconds.
 
         A product that the queue can never take is counted and left out. `gate` says what may enter. `may_repeat`:
@@ -84,7 +86,19 @@ class Intake:
             rows = np.arange(len(page.batch)) if keep is None else np.flatnonzero(keep)
             yield from self._put_in_halves(arrivals, page, rows)
 
-    def _put_in_halves(self, arrivals: Arrivals, page: Page, rows: npt.NDArray[np.intp]) -> Iterator[float]:
+    def admitted(self, request: str, gate: Gate, page: Page) -> Generator[float, None, Mask]:
+        """Which products of a page its sender may bring, and nothing refutes; yields as `put` does."""
+        arrivals, mask = self._tally.arrivals(request), gate.may_be_brought(page)
+        if (verifier := self._verifier) is not None:
+            refused = yield from self._when_possible(arrivals, page, lambda: verifier.refused(page.batch))
+            if refused is not None:
+                mask &= refused == 0
+        wrong = yield from self._when_possible(arrivals, page, lambda: wrong_signatures(page.batch, None))
+        return mask if wrong is None else mask & ~wrong
+
+    def _put_in_halves(
+        self, arrivals: Arrivals, page: Page, rows: npt.NDArray[np.intp]
+    ) -> Generator[float, None, None]:
         """Retry in halves, so that only the invalid products are left out (as `in_halves` does)."""
         ranges = [(0, len(rows))] if len(rows) else []
         while ranges:
@@ -102,7 +116,7 @@ class Intake:
                 ident = page.batch[int(rows[start])].ident
                 log.error("site %s: product %r is refused: %s", page.head.site, ident, error)
 
-    def _put(self, arrivals: Arrivals, page: Page, keep: Keep | None) -> Iterator[float]:
+    def _put(self, arrivals: Arrivals, page: Page, keep: Keep | None) -> Generator[float, None, None]:
         """Put when the disk and the queue have room; InvalidError if the queue can never take it as it is."""
 
         def put() -> Receipt:
@@ -186,7 +200,11 @@ class Intake:
             if verdict < len(counts) and counts[verdict]:
                 causes[cause] = causes.get(cause, 0) + int(counts[verdict])
         if causes:
-            self._tally.upstream(request, page.head.site).leave_out(causes, time.monotonic())
+            sender = self._tally.upstream(request, page.head.site)
+            sender.leave_out(causes, time.monotonic())
+            unwelcome = [verdict for verdict, cause in names.items() if cause != "not asked for"]
+            refused = page.sequences[np.isin(verdicts, unwelcome)]
+            sender.refused_upto = max(sender.refused_upto, int(refused.max(initial=0)))
         admitted: Keep = (verdicts == ADMITTED).astype(np.uint8)
         return admitted if keep is None else keep & admitted
 

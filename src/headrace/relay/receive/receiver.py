@@ -9,7 +9,7 @@ by the request's name.
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -223,7 +223,8 @@ class Receiver:
         feeds = machine.selection.feed or "**"
         upstream = Driver(
             machine, self._pool, self._session, self._declarations, principal=self._principal,
-            store=lambda page, keep: self._put(request, upstream, gate, page, keep), admit=gate.may_be_brought,
+            store=lambda page, keep: self._put(request, upstream, gate, page, keep),
+            admit=lambda page: self._intake.admitted(request.name, gate, page),
             find_missing=lambda first, last, since: still_missing(self._queue, name, first, last, since),
             recognise=self._intake.recognise,
             holders=lambda: self._admission.holders(self._present.copy() - {name}, feeds),
@@ -232,7 +233,9 @@ class Receiver:
         )  # fmt: skip
         return upstream
 
-    def _put(self, request: Request, upstream: Driver, gate: Gate, page: Page, keep: Keep | None) -> Iterator[float]:
+    def _put(
+        self, request: Request, upstream: Driver, gate: Gate, page: Page, keep: Keep | None
+    ) -> Generator[float, None, None]:
         """A live page of a fail-over is new, unless the queue recognises nothing: only pages from a log may repeat."""
         rows_of(page.batch).lend(upstream.dictionaries(page.head.site))
         is_new = upstream.statistics.state == "live" and self._intake.has_signatures
