@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import HeadraceError
+from headrace.link.fair import Busy
 from headrace.product.put import Put
 from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.envelope import Envelope, encode
@@ -219,11 +220,11 @@ def test_calls_that_are_not_executed_yet_count_even_if_they_are_confirmed(monkey
     ]
     for settle in settles[:3]:
         assert client.accept(settle, settle.number) is None
-    with pytest.raises(pending_calls.Busy):
+    with pytest.raises(Busy):
         client.accept(settles[3], 4)
     settles[0].is_finished = True
     assert client.accept(settles[3], 4) is None
-    with pytest.raises(pending_calls.Busy):
+    with pytest.raises(Busy):
         client.accept(settles[4], 5)
 
 
