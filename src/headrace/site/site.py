@@ -135,6 +135,7 @@ class Site:
             self._principal,
             quotas=self._quotas,
             audit=self._audit,
+            verifier=self._verifier,
         )
         parts.callback(self._remote.close)
         lags = LagFile(queue.path)

@@ -34,6 +34,7 @@ from headrace.remote.server.pending_call import PendingCall
 from headrace.remote.server.puts import BlockedPuts, decode_put_many, outcome_of
 from headrace.remote.server.reads import ClientRead, RecentReads, WaitingReads
 from headrace.remote.server.repeated import earlier_put, earlier_put_batch, earlier_put_many
+from headrace.remote.server.signed_puts import SignedPuts
 from headrace.remote.server.uploads import Uploads
 from headrace.selection import Selection
 
@@ -59,8 +60,9 @@ class QueueHandlers:
         recent: RecentReads,
         downloads: Downloads,
         owners: Owners,
+        signed: SignedPuts,
     ) -> None:
-        self._queue, self._site, self._owners = queue, site, owners
+        self._queue, self._site, self._owners, self._signed = queue, site, owners, signed
         self._waiting, self._blocked, self._recent = waiting, blocked, recent
         self._cursors: dict[str, Cursor] = {}
         self._uploads, self._downloads = Uploads(queue), downloads
@@ -89,6 +91,7 @@ class QueueHandlers:
     def put(self, pending: PendingCall, call: calls.PutOne) -> None:
         facts = checked(call.facts)
         pending.client.access.check_put([(call.feed, facts.origin)])
+        self._signed.check([(call.feed, facts.origin)])
         self._check_names(pending, [(call.feed, facts.origin)])
         if not self._has_payload(pending, call.upload):
             return
@@ -117,6 +120,7 @@ class QueueHandlers:
             return
         payloads, columns = decode_put_many(call, pending.payload)
         pending.client.access.check_put(_feeds_and_origins(columns))
+        self._signed.check(_feeds_and_origins(columns))
         self._check_names(pending, _feeds_and_origins(columns))
         before = earlier_put_many(log_of(self._queue), columns, len(payloads), call.since)
         if before is not None:
@@ -142,13 +146,16 @@ class QueueHandlers:
         pending.client.access.check_put(zip(batch.feeds, batch.origins, strict=True))
         self._check_names(pending, zip(batch.feeds, batch.origins, strict=True))
         keep = mask_of(None if call.keep is None else np.frombuffer(call.keep, np.uint8), len(batch))
+        self._signed.check_batch(batch, keep)
         before = earlier_put_batch(log_of(self._queue), batch, keep, call.since)
         if before is not None:
             pending.finish(before)
             return
 
         def store(timeout_s: float) -> Reply:
-            return outcome_of(self._queue.put_batch(batch, keep, timeout=timeout_s))
+            receipt = self._queue.put_batch(batch, keep, timeout=timeout_s)
+            self._signed.note(batch, keep)
+            return outcome_of(receipt)
 
         self._blocked.store(pending, store, call.timeout_s, call.again)
 

@@ -36,6 +36,7 @@ from headrace.link.rights import Rule
 from headrace.payload.compression.link import ENCODING
 from headrace.queue import Queue
 from headrace.relay.messages.page import queue_id
+from headrace.relay.signing.verify import Verifier
 from headrace.remote.protocol import calls, channel_calls, member_calls, replies, share_calls
 from headrace.remote.protocol.envelope import BUSY, CALL_BYTES_MAX, Envelope, decode_head, encode
 from headrace.remote.protocol.hello import Hello, agree
@@ -53,6 +54,7 @@ from headrace.remote.server.queue_handlers import QueueHandlers
 from headrace.remote.server.reads import RecentReads, WaitingReads
 from headrace.remote.server.seat_waits import WaitingSeats
 from headrace.remote.server.share_handlers import ShareHandlers
+from headrace.remote.server.signed_puts import SignedPuts
 from headrace.remote.server.station_handlers import StationHandlers
 
 _THREADS = 4  # of each executor
@@ -85,8 +87,12 @@ class RemoteServer:
     def __init__(
         self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, rules: Sequence[Rule] = (),
         principal: str | None = None, quotas: QuotaTable | None = None, audit: Audit | None = None,
+        verifier: Verifier | None = None,
     ) -> None:  # fmt: skip
-        """`principal` is the name by which other sites know this one. `quotas` hold where there are rules."""
+        """`principal` is the name by which other sites know this one. `quotas` hold where there are rules.
+
+        `verifier` holds products of other origins against their signatures.
+        """
         self._queue_id = queue_id(queue)
         self._site, self._has_rules = site, bool(rules)
         self._audited = AuditedCalls(audit or Audit(None))
@@ -113,6 +119,7 @@ class RemoteServer:
             parts.callback(self._seats.close)
             handlers = self._queue_handlers = QueueHandlers(
                 queue, site, self._waiting, BlockedPuts(), self.recent_reads, self._gets.downloads, owners,
+                SignedPuts(site, verifier),
             )  # fmt: skip
             stations = StationHandlers(queue, self._clients, owners)
             self._handlers = _table(
