@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import reader
 import share_reader
+import signature_reader
 import station_reader
 
 from headrace import Queue
@@ -41,6 +42,7 @@ TABLES = {
     "Supplier": station_reader.SUPPLIER,
     "Slices counters": station_reader.SLICES,
     "Dictionaries": station_reader.DICTIONARY,
+    "Signature of the origin": signature_reader.PATH,
     "Share header": share_reader.HEADER,
     "Seat": share_reader.SEAT,
     "Session": share_reader.SESSION,
@@ -67,6 +69,7 @@ WHOLE = {  # tables without a gap, and what they fill
     "Supplier": station_reader.SUPPLIER_BYTES,
     "Slices counters": station_reader.SLICES_BYTES,
     "Dictionaries": station_reader.DICTIONARY_BYTES,
+    "Signature of the origin": signature_reader.PATH_BYTES,
     "Share header": share_reader.HEADER_BYTES,
     "Seat": share_reader.SEAT_BYTES,
     "Session": share_reader.SESSION_BYTES,
