@@ -87,7 +87,7 @@ def test_effective_values_are_shown_with_defaults_marked(run: Run, site: Path, t
         'select = "a ident ~ \\"^SA\\""',
         'name = "request 1" # default',
         'level = "info" # default',
-        "# not in the file: [[channel]], [[allow]], [[deny]], [[quota]], [tls], [users], [functions]",
+        "# not in the file: [[channel]], [[allow]], [[deny]], [[quota]], [[key]], [[verify]], [tls], [users], [functions]",
     ]:
         assert line in lines, result.stdout
 

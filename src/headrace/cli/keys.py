@@ -22,7 +22,7 @@ def keys() -> None:
 
     \b
     Example:
-      headrace keys new keys denver
+      headrace keys create keys denver
       headrace keys list site.toml
     """
 
@@ -31,14 +31,14 @@ def keys() -> None:
 @click.argument("folder", metavar="DIR")
 @click.argument("name")
 @json_option
-def new(folder: str, name: str, as_json: bool) -> None:
+def create(folder: str, name: str, as_json: bool) -> None:
     """Create the key of the site NAME, in the file NAME.sign.key in DIR.
 
     Only that site may have the file. Its file names it as key in [sign]; all other sites get the [[key]] that is shown.
 
     \b
     Example:
-      headrace keys new keys denver
+      headrace keys create keys denver
     """
     from headrace.relay.signing.keyring import id_text, key_id, make_key, public_text
 

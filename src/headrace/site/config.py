@@ -247,6 +247,9 @@ LAYOUT = Layout(
         "select": '"wx/radar/**"',
         "who": '"*"',
         "authority": '"authority.pem"',
+        "origin": '"denver"',
+        "feeds": '["wx/warnings/**"]',
+        "mode": '"require"',
     },
     elsewhere={
         ("queue", "origin"): "the origin of the queue is the name of the site: [site] name",

@@ -30,7 +30,7 @@ from headrace.product.put import check_origin
 PUBLIC_BYTES = 32
 FOREVER = 1 << 63
 _ID = re.compile(r"[0-9a-f]{16}")
-_MAKE = "create one with: headrace keys new"
+_MAKE = "create one with: headrace keys create"
 
 Standing = Literal["valid", "unknown", "revoked", "out of date"]
 
@@ -139,7 +139,7 @@ def read_public(file: Path) -> tuple[bytes, int, int]:
     except ValueError as error:
         raise OptionError(f"{file} has no public key: {error}", "give a certificate or a key in PEM") from None
     if not isinstance(key, Ed25519PrivateKey | Ed25519PublicKey):
-        raise OptionError(f"the key in {file} is not one of Ed25519", "only such keys sign products: headrace keys new")
+        raise OptionError(f"the key in {file} is not one of Ed25519", "only such keys sign products: headrace keys create")
     return public_of(key), from_ns, until_ns
 
 
