@@ -65,7 +65,7 @@ def _no_failures_of_other_tests() -> None:
 
 
 # Tests of these folders open sites and links; files with these words start, stop or kill processes.
-_PROCESS_FOLDERS = {"link", "relay", "remote", "site", "demo", "bench"}
+_PROCESS_FOLDERS = {"link", "relay", "remote", "security", "site", "demo", "bench"}
 _PROCESS_FILES = ("crash", "kills", "processes", "failpoints", "hang", "steps", "recovery", "durability")
 
 
