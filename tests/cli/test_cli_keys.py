@@ -25,8 +25,8 @@ until = "2030-01-01T00:00:00Z"
 
 
 def test_a_key_is_created_shown_listed_and_revoked(run: Run, tmp_path: Path) -> None:
-    made = json.loads(run("keys", "new", str(tmp_path), "denver", "--json").output)
-    other = json.loads(run("keys", "new", str(tmp_path), "boulder", "--json").output)
+    made = json.loads(run("keys", "create", str(tmp_path), "denver", "--json").output)
+    other = json.loads(run("keys", "create", str(tmp_path), "boulder", "--json").output)
     assert read_private(Path(made["file"])).public_key().public_bytes_raw() == parse_public(made["public"])
     shown = json.loads(run("keys", "show", made["file"], "--json").output)
     assert (shown["id"], shown["public"], shown["until"]) == (made["id"], made["public"], None)
@@ -63,7 +63,7 @@ def test_what_is_no_key_is_refused_with_a_remedy(run: Run, tmp_path: Path) -> No
     ],
 )
 def test_a_configuration_that_cannot_work_is_refused(run: Run, tmp_path: Path, lines: str, problem: str) -> None:
-    key = Path(json.loads(run("keys", "new", str(tmp_path), "open", "--json").output)["file"])
+    key = Path(json.loads(run("keys", "create", str(tmp_path), "open", "--json").output)["file"])
     key.rename(tmp_path / "open.key").chmod(0o644)
     file = tmp_path / "site.toml"
     file.write_text(f'[site]\nqueue = "wx.queue"\nname = "denver"\n{lines}\n')

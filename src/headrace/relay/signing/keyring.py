@@ -139,7 +139,7 @@ def read_public(file: Path) -> tuple[bytes, int, int]:
     except ValueError as error:
         raise OptionError(f"{file} has no public key: {error}", "give a certificate or a key in PEM") from None
     if not isinstance(key, Ed25519PrivateKey | Ed25519PublicKey):
-        raise OptionError(f"the key in {file} is not one of Ed25519", "only such keys sign products: headrace keys create")
+        raise OptionError(f"the key in {file} is not one of Ed25519", "only those sign: headrace keys create")
     return public_of(key), from_ns, until_ns
 
 
