@@ -17,7 +17,7 @@ SPARK = "spark"
 _FIXTURE = re.compile(r"^(?:async )?def test_\w+\([^)]*\bspark: ", re.M)
 # While Spark computes, tests that wait for other processes run beside it; then what computes for long; small files last.
 _ORDER = (
-    ("/relay/", "/remote/", "/site/", "/link/"),
+    ("/relay/", "/remote/", "/security/", "/site/", "/link/"),
     ("_with_spark", "_kills", "/demo/", "/bench/", "/docs/", "/slices/"),
 )
 
