@@ -117,9 +117,13 @@ class Receiver:
             site, lambda name: SiteClient(session, name, principal).query(Describe(), Description, _DESCRIBE_S)
         )
         self._failovers = {request.name: self._add_failover(request) for request in requests if request.has_failover}
-        self._tokens = declarations.add(
-            lambda: session.liveliness().declare_subscriber(site_key("*", "*"), guarded(self._see), history=True)
-        )
+        try:
+            self._tokens = declarations.add(
+                lambda: session.liveliness().declare_subscriber(site_key("*", "*"), guarded(self._see), history=True)
+            )
+        except BaseException:
+            self._pool.close()
+            raise
         self._saver = GuardedThread(self._save_regularly, "headrace-progress", until=self._stopped.is_set)
         self._saver.start()
         for failover in self._failovers.values():
