@@ -61,11 +61,19 @@ def test_certificates_and_rules_for_names_are_no_unsafe_combination(tmp_path: Pa
         (SAFE + "[[allow]]\nwho = '*'\nmanage = ['wx/a']\n", "[[allow]] 2 manage: everybody may stop producers"),
         (SAFE + "[[allow]]\nwho = ['relay']\npublish = ['**']\nrelay = true\n",
          "[[allow]] 2 relay: relay may publish everything in the name of every site"),
+        (f"{SAFE}publish = ['wx/text/**']\n[queue]\ndedup = 'payload'\n", "[queue] dedup: who may publish one feed can keep"),
         (f"{USERS}[[allow]]\nwho = ['denver', 'chicago']\nreceive = ['**']\n", "[[allow]] 1 who: users has no user chicago"),
     ],
 )  # fmt: skip
 def test_an_unsafe_combination_is_a_warning(tmp_path: Path, text: str, said: str) -> None:
     assert any(said in each for each in warned(tmp_path, text)), warned(tmp_path, text)
+
+
+def test_a_certificate_of_another_name_is_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text(f"[site]\nqueue = 'q'\nname = 'denver'\n{SAFE}")
+    (found,) = check_warnings(path)
+    assert "the certificate is that of 'hub'" in found.problem
 
 
 def test_an_authority_that_others_can_change_is_a_warning(tmp_path: Path) -> None:

@@ -84,11 +84,14 @@ def principal_of(tls: TlsTerms | None, user: UserTerms | None) -> str | None:
     """The name by which the access rules of sites know the bearer: of the user, or of the certificate."""
     if user is not None:
         return user.name
-    if tls is None or tls.certificate is None:
-        return None
+    return None if tls is None or tls.certificate is None else common_name(tls.certificate)
+
+
+def common_name(certificate: Path) -> str | None:
+    """The name that a certificate proves; None: it has none."""
     from cryptography.x509.oid import NameOID
 
-    names = read_certificate(tls.certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    names = read_certificate(certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if names else None
 
 

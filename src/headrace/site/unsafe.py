@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from headrace.errors import FabricError
-from headrace.link.credentials import read_certificate
+from headrace.link.credentials import common_name, read_certificate
 from headrace.link.endpoint import SECURE, is_loopback
 from headrace.link.rights import EVERYBODY
 from headrace.link.users import read_users
@@ -29,6 +29,8 @@ def unsafe(config: SiteConfig) -> Iterator[Contradiction]:
     yield from _about_plain_links(config)
     yield from _about_reach(config)
     yield from _about_names(config)
+    yield from _about_own_name(config)
+    yield from _about_duplicates(config)
     yield from _about_secret_files(config)
     yield from _about_expiry(config)
 
@@ -141,6 +143,31 @@ def _about_names(config: SiteConfig) -> Iterator[Contradiction]:
                     f"{'this name' if len(missing) == 1 else 'these names'} later gets the rights of this rule",
                     f"add {'the user' if len(missing) == 1 else 'the users'}, or leave the name out",
                 )
+
+
+def _about_own_name(config: SiteConfig) -> Iterator[Contradiction]:
+    """A site speaks under its own name, and others admit only the one that its certificate proves."""
+    if config.users is not None or config.tls is None or config.tls.certificate is None:
+        return
+    proved = common_name(config.tls.certificate)
+    if config.site.name not in (None, proved):
+        yield Contradiction(
+            (("site", "name"),),
+            f"the certificate is that of {proved!r}: sites with rules admit nothing in the name of "
+            f"{config.site.name!r} from here",
+            "use one name for both",
+        )
+
+
+def _about_duplicates(config: SiteConfig) -> Iterator[Contradiction]:
+    """With signatures of payloads alone, feeds are not kept apart."""
+    if config.queue.dedup == "payload" and any(rule.publish and _ALL not in rule.publish for rule in config.allow):
+        yield Contradiction(
+            (("queue", "dedup"),),
+            "who may publish one feed can keep a product of any other out, by putting its payload first, and learns "
+            "whether the queue holds a payload",
+            'use dedup = "identity", or a queue of its own for those producers',
+        )
 
 
 # --- files ----------------------------------------------------------------------------------------
