@@ -39,6 +39,7 @@ def test_every_picture_is_complete_and_has_light_and_dark_colours(drawn: dict[st
 
 def test_every_page_has_a_picture_and_every_picture_a_page(drawn: dict[str, str]) -> None:
     pages = [DOCS.parent / "README.md", *DOCS.glob("*.md"), *DOCS.glob("tasks/*.md")]
+    pages.remove(DOCS / "licences.md")  # a list
     shown = {page: re.findall(r"!\[[^\]]+\]\([^)]*images/([\w-]+\.svg)\)", page.read_text()) for page in pages}
     assert [page.name for page, images in shown.items() if not images] == []
     assert drawn.keys() == {image for images in shown.values() for image in images}

@@ -489,7 +489,7 @@ class Log:
     def check_open(self, *, always: bool = True) -> None:
         """QueueClosedError after `close`; QueueMovedError if the queue is no longer where it was opened.
 
-        Unless `always`, the answer may be 10 ms old: for what is called for each product or batch.
+        Unless `always`, the answer may be 0.1 s old: for what is called for each product or batch.
         """
         if self._closed:
             raise QueueClosedError(f"{self.path} was closed in this process", "open it again: Queue.open(path)")

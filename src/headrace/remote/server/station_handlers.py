@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.errors import StationMissingError
 from headrace.queue import Queue
-from headrace.queue.queue import stations_of
+from headrace.queue.queue import log_of, stations_of
 from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.replies import Details, Done, NotAttached, Number
 from headrace.remote.server.clients import Clients, end_all
@@ -47,6 +47,7 @@ class StationHandlers:
 
     def _terms(self) -> list[StationTerms]:
         """The terms of all stations, by name; none is opened, because any call may ask for them."""
+        log_of(self._queue).check_open()
         return sorted(stations_of(self._queue).document.stations, key=lambda terms: terms.name)
 
     # --- stations ---------------------------------------------------------------------------------
