@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -32,8 +33,9 @@ settings.register_profile("soak", **_ANY_PACE)
 # Sites of tests are found by nobody else, and find nobody else; tests of names set these for themselves.
 os.environ.update({"HEADRACE_SCOUTING": "off", "HEADRACE_SITES": ""})
 
-# So are their sockets. The path is short, as sockets require it.
-os.environ["XDG_RUNTIME_DIR"] = str(Path(tempfile.gettempdir()) / f"headrace-run-{os.getuid()}")
+# So are their sockets, for each process that runs tests. The path is short, as sockets require it.
+_SOCKETS = tempfile.mkdtemp(prefix="headrace-run-")
+os.environ["XDG_RUNTIME_DIR"] = _SOCKETS
 
 # Runs of replays are kept in a folder of the tests, not in that of the user.
 os.environ["XDG_STATE_HOME"] = str(Path(tempfile.gettempdir()) / f"headrace-tests-{os.getuid()}")
@@ -52,6 +54,10 @@ gc.disable()
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(_SOCKETS, ignore_errors=True)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -27,15 +27,15 @@ def send() -> Drawing:
 
 
 def signatures() -> Drawing:
-    d = Drawing("A site signs what leaves it; whoever gets it verifies that, whatever lies between", 860, 300)
+    d = Drawing("A site signs what leaves it; whoever gets it verifies that, whatever lies between", 860, 260)
     d.box(20, 40, 130, 70, "denver\nprivate key", "fabric")
-    d.cells(20, 150, 130, 40, ["A", "B", "C", "D"], ["station"] * 4)
-    d.text(85, 214, "a page: four products", "quiet")
+    d.cells(20, 150, 32, 40, ["A", "B", "C", "D"], ["station"] * 4)
+    d.text(85, 214, "a page of products", "quiet")
     d.arrow((85, 150), (85, 110), label="")
     d.box(230, 40, 170, 70, "one signature of\nthe root of a tree", "program")
     d.arrow((150, 75), (230, 75), label="signs")
-    d.cells(230, 150, 170, 40, ["A ·path", "C ·path"], ["station"] * 2)
-    d.text(315, 214, "each carries signature and path", "quiet")
+    d.cells(230, 150, 85, 40, ["A + path", "C + path"], ["station"] * 2)
+    d.text(330, 214, "each with the signature", "quiet")
     d.box(490, 40, 130, 70, "a relay\nno key", "program")
     d.arrow((400, 75), (490, 75), label="link")
     d.text(555, 140, "cannot forge, alter\nor replay", "quiet")
@@ -43,8 +43,8 @@ def signatures() -> Drawing:
     d.arrow((620, 75), (710, 75), label="link")
     d.box(710, 170, 130, 60, "stored")
     d.arrow((775, 110), (775, 170), label="verified")
-    d.arrow((710, 100), (650, 200), label="", colour="bad", dashed=True)
-    d.text(640, 222, "refused, and counted", "quiet")
+    d.arrow((710, 100), (620, 200), label="", colour="bad", dashed=True)
+    d.text(600, 222, "refused, and counted", "quiet")
     return d
 
 
