@@ -15,7 +15,7 @@ from headrace.errors import OptionError, SelectionError
 from headrace.link.access import access_settings, principal_in, principal_key
 from headrace.link.credentials import UserTerms
 from headrace.link.keys import audience_stream
-from headrace.link.rights import Rule, rights_of
+from headrace.link.rights import Feeds, Rule, may_speak_for, rights_of
 from headrace.link.session import locators
 from support.links import Listener, Open, make_certs, tls
 from support.waiting import until
@@ -492,3 +492,70 @@ def test_zenoh_denies_by_default_as_soon_as_there_is_a_rule() -> None:
     settings = access_settings(RULES)
     assert (settings["enabled"], settings["default_permission"]) == (True, "deny")
     assert {rule["permission"] for rule in settings["rules"]} == {"allow"}
+
+
+# --- for whom a relay speaks -----------------------------------------------------------------------------------
+
+SPEAKERS = (
+    Rule(("wide",), publish=("wx/**", "obs/**"), relay=True),
+    Rule(("narrow",), publish=("wx/text/**",), relay=True),
+    Rule(("text",), publish=("wx/text/metar",)),
+    Rule(("obs",), publish=("obs/**",)),
+    Rule(("obs",), publish=("obs/secret",), deny=True),
+    Rule(("reader",), receive=("**",)),
+)
+
+
+@pytest.mark.parametrize(
+    ("relay", "sites"),
+    [
+        ("wide", {"narrow", "text", "obs", "reader", "unnamed"}),
+        ("narrow", {"text", "reader"}),
+        ("text", set[str]()),
+        ("reader", set[str]()),
+        ("unnamed", set[str]()),
+    ],
+)
+def test_a_relay_speaks_for_those_who_may_publish_no_more_than_it_brings(relay: str, sites: set[str]) -> None:
+    others = {"wide", "narrow", "text", "obs", "reader", "unnamed"} - {relay}
+    assert {site for site in others if may_speak_for(SPEAKERS, relay, site)} == sites
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "covers"),
+    [
+        (Feeds(["wx/**"]), Feeds(["wx/a", "wx/b/*"]), True),
+        (Feeds(["wx/**"]), Feeds(["wx/a", "obs"]), False),
+        (Feeds(["wx/**"], ["wx/x"]), Feeds(["wx/**"]), False),
+        (Feeds(["wx/**"], ["wx/x"]), Feeds(["wx/**"], ["wx/x"]), True),
+        (Feeds(["wx/**"], ["wx/x/y"]), Feeds(["wx/**"], ["wx/x/**"]), True),
+        (Feeds(["wx/**"], ["wx/x/**"]), Feeds(["wx/**"], ["wx/x/y"]), False),
+        (Feeds(["wx/**"], ["wx/x"]), Feeds(["wx/y/**"]), True),
+        (Feeds(["wx/**"]), Feeds(), True),
+    ],
+)
+def test_feeds_cover_others(ours: Feeds, theirs: Feeds, covers: bool) -> None:
+    assert ours.covers(theirs) is covers
+
+
+@pytest.mark.parametrize("feeds", ["**", "wx/**"])
+def test_a_relay_speaks_neither_for_the_site_itself_nor_for_one_that_may_publish_more(
+    opened: Open, certs: Path, feeds: str
+) -> None:
+    rules = (Rule(("denver",), ("**",), (feeds,), relay=True), Rule(("boulder",), publish=("wx/**", "obs/**")))
+    hub = Hub(
+        opened("router", listen=("tls/127.0.0.1:0",), tls=tls(certs, "hub"), rules=rules, names=("hub",))
+    )  # fmt: skip
+    denver = caller(opened, certs, hub, "denver")
+    tokens = [denver.session.liveliness().declare_token(f"headrace/site/{site}/2") for site in SENDERS]
+    for site in SENDERS:
+        denver.session.put(f"headrace/live/{site}/own/wx/x", b"x")
+        denver.session.put(f"headrace/beat/{site}/own", b"x")
+    denver.round_trip()
+    spoken_for = {"denver", "anything", "alice", "mallory"} | ({"boulder"} if feeds == "**" else set())
+    assert {key.split("/")[2] for key in hub.heard.keys} == spoken_for
+    assert {key.split("/")[2] for key in hub.tokens if key.endswith("/2")} == spoken_for
+    for name in ("hub", *(() if feeds == "**" else ("boulder",))):
+        assert denver.ask(principal_key("headrace/log/hub", name)) == []
+    for token in tokens:
+        token.undeclare()

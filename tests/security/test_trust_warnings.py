@@ -59,6 +59,9 @@ def test_certificates_and_rules_for_names_are_no_unsafe_combination(tmp_path: Pa
         (SAFE + "[[allow]]\nwho = '*'\npublish = ['wx/a']\n", "[[allow]] 2 publish: everybody may put products here"),
         (SAFE + "[[allow]]\nwho = '*'\nreceive = ['wx/a']\nstation = ['wx/a']\n", "[[allow]] 2 station: everybody may have"),
         (SAFE + "[[allow]]\nwho = '*'\nmanage = ['wx/a']\n", "[[allow]] 2 manage: everybody may stop producers"),
+        (SAFE + "[[allow]]\nwho = ['relay']\npublish = ['rel/**']\nrelay = true\n"
+         "[[allow]]\nwho = ['boulder']\npublish = ['obs/**']\n",
+         "[[allow]] 2 relay: relay cannot speak for boulder, which may publish feeds that it may not"),
         (SAFE + "[[allow]]\nwho = ['relay']\npublish = ['**']\nrelay = true\n",
          "[[allow]] 2 relay: relay may publish everything in the name of every site"),
         (f"{SAFE}publish = ['wx/text/**']\n[queue]\ndedup = 'payload'\n", "[queue] dedup: who may publish one feed can keep"),

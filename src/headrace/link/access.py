@@ -2,7 +2,7 @@
 
     may receive   live pages of its feeds and beats, of streams that are its own; tokens, queries to logs, calls
     may publish   live pages of its feeds and beats under its own name as a site, its token, replies, calls
-    relay         all that for other sites too, within its feeds
+    relay         all that for other sites too, within its feeds: for those that may publish no more than that
     station, manage   calls; the server looks at each
 
 Streams that several principals share, and the tokens by which sites show which feeds they have, tell about all feeds.
@@ -18,15 +18,20 @@ A query does not say who sends it, and Zenoh would not vouch for it. Therefore a
 Zenoh adds up what the subjects of one link may do: what one subject denies, another allows. Therefore each name has all
 its rules in one policy, and a rule that denies a name what everybody may receive is refused (`check_rules`).
 
+A relay that may speak for the sites that no rule names has `*` in its keys, and rules that deny what it may not: the
+names of this site, and of the sites that may publish more than it may bring. Zenoh holds a key with wild cards against
+what is allowed, and not against what is denied. So whoever takes a message looks for the very key that it should have
+(`keys.is_wild`).
+
 Not here: the rights (rights.py), and which products of a log a principal receives (`headrace.relay.serve`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from headrace.errors import OptionError
 from headrace.link.keys import LEAVING, LISTENS, ROOT, audience_stream, overlap
-from headrace.link.rights import EVERYBODY, Rights, Rule, rights_of, sender_rights
+from headrace.link.rights import EVERYBODY, Rights, Rule, may_speak_for, named, rights_of, sender_rights
 
 _LIVE, _BEAT, _LOG, _CALL = (f"{ROOT}/{kind}" for kind in ("live", "beat", "log", "call"))
 _SITES, _CLIENTS = f"{ROOT}/site/**", f"{ROOT}/client"
@@ -64,22 +69,25 @@ def check_rules(rules: Sequence[Rule]) -> None:
                 )
 
 
-def access_settings(rules: Sequence[Rule]) -> dict[str, Any]:
-    """Zenoh's `access_control` for these rules; without rules nothing is denied."""
+def access_settings(rules: Sequence[Rule], own: Collection[str] = ()) -> dict[str, Any]:
+    """Zenoh's `access_control` for these rules; without rules nothing is denied.
+
+    `own` are the names of the site whose rules these are: no other site speaks for it.
+    """
     if not rules:
         return {"enabled": False}
     check_rules(rules)
     names = dict.fromkeys(name for rule in rules for name in rule.who)
-    policies = [_policy(rules, name) for name in names]
+    policies = [_policy(rules, name, own) for name in names]
     settings: dict[str, Any] = {"enabled": True, "default_permission": "deny"}
     for part in ("rules", "subjects", "policies"):
         settings[part] = [each for policy in policies for each in policy[part]]
     return settings
 
 
-def _policy(rules: Sequence[Rule], name: str) -> dict[str, list[dict[str, Any]]]:
+def _policy(rules: Sequence[Rule], name: str, own: Collection[str]) -> dict[str, list[dict[str, Any]]]:
     """What one name may do, in Zenoh's three lists."""
-    grants = _everybody(rules) if name == EVERYBODY else _named(rules, name)
+    grants = _everybody(rules) if name == EVERYBODY else _named(rules, name, own)
     numbered = [{"id": f"{name}-{number}", **grant} for number, grant in enumerate(grants)]
     subjects = _subjects(name)
     policy = {"rules": [each["id"] for each in numbered], "subjects": [each["id"] for each in subjects]}
@@ -111,25 +119,50 @@ def _streams(rights: Rights, name: str | None) -> str:
     return "*" if rights.receive.is_all else audience_stream(name, "$*")
 
 
-def _named(rules: Sequence[Rule], name: str) -> list[Grant]:
+def _named(rules: Sequence[Rule], name: str, own: Collection[str]) -> list[Grant]:
     """A name has what everybody has, too; a name that only rules with `deny` name has nothing."""
     rights = sender_rights(rules, name)
     of_name = [rule for rule in rules if rule.is_for(name) and not rule.deny]
     if not any(name in rule.who for rule in of_name):
         return []
     is_relay = any(rule.relay for rule in of_name)
-    spoken_for = "*" if is_relay else name
+    others, withheld = _others(rules, name, own) if is_relay else ([], [])
+    names = ["*"] if "*" in others else [name, *others]
     streams = "*" if is_relay else _streams(rights, name)
-    shown = [f"{ROOT}/site/{spoken_for}/**", *_own_tokens([spoken_for], streams)]
-    for_it = [f"{_CLIENTS}/{spoken_for}/**"]  # tokens that are for this site
+    shown = [*(f"{ROOT}/site/{each}/**" for each in names), *_own_tokens(names, streams)]
+    for_it = [f"{_CLIENTS}/{each}/**" for each in names]  # tokens that are for these sites
     return [
-        *_receiving(rights, [spoken_for], streams),
+        *_receiving(rights, names, streams),
         *(_publishing(rights.publish.allowed, name) if rights.publish else []),
-        *(_publishing(rights.relay.allowed, "*") if is_relay else []),
-        *_calling([spoken_for]),
+        *(grant for each in others for grant in _publishing(rights.relay.allowed, each)),
+        *_calling(names),
         *_tokens(shown, for_it, sees_feeds=is_relay or rights.receive.is_all),
         *_denials(rights),
+        *(grant for each in withheld for grant in _silence(each)),
     ]
+
+
+def _others(rules: Sequence[Rule], relay: str, own: Collection[str]) -> tuple[list[str], list[str]]:
+    """For which others a relay speaks, and for which of these it does not."""
+    others = [site for site in named(rules) if site != relay]
+    spoken_for = [site for site in others if site not in own and may_speak_for(rules, relay, site)]
+    if not may_speak_for(rules, relay):
+        return spoken_for, []
+    withheld = [site for site in dict.fromkeys((*others, *own)) if site != relay and site not in spoken_for]
+    return ["*"], withheld
+
+
+def _silence(site: str) -> list[Grant]:
+    """Nothing in the name of this site comes in, and no query to it goes out."""
+    logs = [f"{_LOG}/{site}/**", f"{_CALL}/{site}/**"]
+    grants = [
+        _allow("ingress", ["put"], [f"{_LIVE}/{site}/**", f"{_BEAT}/{site}/**"]),
+        _allow("ingress", ["reply", "declare_queryable"], logs),
+        _allow("egress", ["query"], logs),
+        _allow("ingress", ["query"], [f"{_LOG}/*/{site}", f"{_CALL}/*/{site}"]),
+        _allow("ingress", ["liveliness_token"], [f"{ROOT}/site/{site}/**", f"{_CLIENTS}/*/{site}/*"]),
+    ]
+    return [{**grant, "permission": "deny"} for grant in grants]
 
 
 def _allow(flow: str, messages: Iterable[str], keys: Iterable[str]) -> Grant:
@@ -153,7 +186,7 @@ def _receiving(rights: Rights, names: Sequence[str], streams: str) -> list[Grant
 
 
 def _publishing(feeds: Sequence[str], site: str) -> list[Grant]:
-    """`site` is the one that it may speak for: itself, or any as a relay."""
+    """`site` is the one that it may speak for: itself, or as a relay another one or `*`."""
     return [
         _allow("egress", ["declare_subscriber"], [f"{_LIVE}/{site}/**", f"{_BEAT}/{site}/**"]),
         _allow("ingress", ["put"], [*(f"{_LIVE}/{site}/*/{feed}" for feed in feeds), f"{_BEAT}/{site}/**"]),

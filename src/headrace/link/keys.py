@@ -73,6 +73,11 @@ def listening_key(site: str, stream: str, feeds: str) -> str:
     return f"{ROOT}/client/{site}/{LISTENS}/{stream}/{feeds}"
 
 
+def is_wild(key: zenoh.KeyExpr) -> bool:
+    """Whether this is a pattern. No site sends under one: it would match the keys of other sites."""
+    return "*" in str(key)
+
+
 def feed_of(key: str) -> str:
     """The feed in the key of a live page; empty if the key has none."""
     levels = key.split("/", 4)

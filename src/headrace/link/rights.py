@@ -8,7 +8,8 @@ A rule names principals, by the common name of their certificate or by their use
     manage    all stations and cursors, blocking ones and those of others; channels and groups of nodes
     consume   by names, not feeds: stations of the site or of others that it may take products from, and groups
               of processing nodes (CHANNEL/GROUP) that it may join; it must be able to receive what they hand out
-    relay     a flag: what the rule lets it publish, it may also publish in the name of other origins and sites
+    relay     a flag: what the rule lets it publish, it may also publish in the name of other origins; and it speaks
+              for the sites that may publish nothing else here (`may_speak_for`)
 
 Rules add rights, whatever their order. A rule with `deny` takes away what it names, and wins over every rule that adds.
 What no rule allows is denied: a principal that no rule names may do nothing. Without any rule, everything is open to
@@ -132,6 +133,14 @@ class Feeds:
         given = [expression for text in self.allowed for expression in expressions(text)]
         return all(any(each.includes(wanted) for each in given) for wanted in expressions(pattern))
 
+    def covers(self, other: "Feeds") -> bool:
+        """Whether all of the other feeds are among these."""
+        return all(
+            Feeds(self.allowed).includes(pattern)
+            and all(Feeds(other.denied).includes(denied) for denied in self.denied if overlap(denied, pattern))
+            for pattern in other.allowed
+        )
+
     def meets(self, pattern: str) -> bool:
         """Whether some feed that matches `pattern` may be one of these; False only if certainly none is."""
         denied = [expression for text in self.denied for expression in expressions(text)]
@@ -143,6 +152,7 @@ class Feeds:
         )
 
 
+_UNNAMED = ""  # stands for any site that no rule names
 EVERY_FEED = Feeds([_ALL])
 
 
@@ -231,6 +241,22 @@ def _sender_rights(rules: tuple[Rule, ...], site: str) -> Rights:
         return Rights.of((rule for rule in rules if rule.is_for(site)), relays=lambda rule: rule.relay)
     through = (rule for rule in rules if rule.relay or (rule.deny and rule.is_for(site)))
     return Rights.of(through, relays=lambda rule: False)
+
+
+def may_speak_for(rules: Sequence[Rule], relay: str, site: str = _UNNAMED) -> bool:
+    """Whether a relay may send messages in the name of a site; by default, of one that no rule names.
+
+    What comes in the name of a site moves positions in its log, also without a product, and nobody can tell over which
+    link it came. So the relay may only speak for a site if it may itself bring all that the site may publish.
+    """
+    feeds = sender_rights(rules, relay).relay
+    return bool(feeds) and feeds.covers(sender_rights(rules, site).publish)
+
+
+def named(rules: Sequence[Rule]) -> tuple[str, ...]:
+    """The names in the rules that add rights."""
+    names = (name for rule in rules if not rule.deny for name in rule.who if name != EVERYBODY)
+    return tuple(dict.fromkeys(names))
 
 
 def is_named(rules: Sequence[Rule], site: str) -> bool:

@@ -71,6 +71,7 @@ class SessionTerms:
     user: UserTerms | None = None
     users_file: Path | None = None  # users that may connect, with their secrets
     rules: tuple[Rule, ...] = ()
+    names: tuple[str, ...] = ()  # of the site whose rules these are: no other site speaks for it
     timeout_s: float = 5.0  # for a client to connect
     refused_s: float | None = None  # a client gives up after this if all endpoints refuse; None: after timeout_s
     lease_s: float = 5.0  # a neighbour that is silent for this long is gone

@@ -1,5 +1,6 @@
 """Replies: what comes back to one query, until somebody takes it. Zenoh's threads put, and never wait.
 
+A reply under a pattern is from somebody who may not speak for the site, and is dropped (link/access.py).
 Not many more replies are kept than were asked for: a site that sends more only wastes its own link.
 """
 
@@ -14,6 +15,7 @@ import zenoh
 from zenoh.handlers import Callback
 
 from headrace.guard import guarded
+from headrace.link.keys import is_wild
 
 
 class _Pending(Enum):
@@ -45,6 +47,8 @@ class Replies:
 
     def _take(self, reply: zenoh.Reply) -> None:
         """Runs on Zenoh's thread."""
+        if reply.ok is not None and is_wild(reply.ok.key_expr):
+            return
         if self._left > 0:
             self._left -= 1
             self._came.append(Came(reply, time.monotonic()))

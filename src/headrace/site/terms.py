@@ -79,6 +79,7 @@ def session_terms(config: SiteConfig) -> SessionTerms:
         user=user,
         users_file=None if users is None else users.dictionary_file,
         rules=rules_of(config),
+        names=tuple(dict.fromkeys((config.site.name, principal_of(config) or config.site.name))),
         message_bytes_max=_message_bytes_max(config),
     )  # fmt: skip
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from headrace.errors import FabricError
 from headrace.link.credentials import common_name, read_certificate
 from headrace.link.endpoint import SECURE, is_loopback
-from headrace.link.rights import EVERYBODY
+from headrace.link.rights import EVERYBODY, may_speak_for, named, sender_rights
 from headrace.link.users import read_users
 from headrace.site.config import Allow, Deny, Quota, SiteConfig
 from headrace.site.contradictions import Contradiction
+from headrace.site.terms import rules_of
 from headrace.toml.document import KeyPath
 from headrace.units import format_count
 
@@ -52,6 +53,24 @@ def _about_rules(config: SiteConfig) -> Iterator[Contradiction]:
         elif rule.relay and EVERYBODY in rule.who:
             yield Contradiction(
                 ((*path, "relay"),), "everybody may publish in the name of every site", "name the relays"
+            )
+        if rule.relay:
+            yield from _about_silence(config, place, rule)
+
+
+def _about_silence(config: SiteConfig, place: int, relay: Allow) -> Iterator[Contradiction]:
+    """Sites for which a relay cannot speak, because they may publish what it may not."""
+    rules = rules_of(config)
+    for who in relay.who:
+        others = [site for site in named(rules) if site != who and sender_rights(rules, site).publish]
+        missing = [site for site in others if who != EVERYBODY and not may_speak_for(rules, who, site)]
+        if missing:
+            feeds = dict.fromkeys(feed for site in missing for feed in sender_rights(rules, site).publish.allowed)
+            yield Contradiction(
+                (("allow", place, "relay"), ("allow", place, "publish")),
+                f"{who} cannot speak for {', '.join(missing)}, which may publish feeds that it may not",
+                f"link to {'that site' if len(missing) == 1 else 'those sites'} without it; or, if you trust it with "
+                f"them, add {', '.join(feeds)} to its publish",
             )
 
 

@@ -21,7 +21,7 @@ from zenoh.handlers import Callback
 from headrace.errors import FabricMessageError
 from headrace.guard import FAILURES, guarded
 from headrace.link.declarations import Declarations, Declared
-from headrace.link.keys import beat_key, feed_of, listening_key, live_key
+from headrace.link.keys import beat_key, feed_of, is_wild, listening_key, live_key
 from headrace.payload.compression.link import ENCODING, unfolded
 from headrace.relay.dictionaries import SiteDictionaries
 from headrace.relay.messages.inventory import Identities
@@ -312,6 +312,8 @@ class Driver:
     # On Zenoh's own threads (`indirect=False`): that saves one change of threads for each page.
 
     def _hear_page(self, sample: zenoh.Sample) -> None:
+        if is_wild(sample.key_expr):
+            return
         attachment = sample.attachment
         self._buffer.push(
             LiveMessage(feed_of(str(sample.key_expr)), attachment.to_bytes() if attachment else b"",
@@ -319,6 +321,8 @@ class Driver:
         )  # fmt: skip
 
     def _hear_beat(self, sample: zenoh.Sample) -> None:
+        if is_wild(sample.key_expr):
+            return
         self.upstream.hear_beat()
         self._buffer.push(LiveMessage(None, b"", sample.payload.to_bytes(), self._now_ns()))
 

@@ -13,6 +13,7 @@ import zenoh
 
 from headrace.errors import FabricMessageError
 from headrace.guard import guarded
+from headrace.link.keys import is_wild
 from headrace.payload.compression.link import ENCODING, unfolded
 from headrace.relay.messages.page import PAGE_BYTES_MAX
 from headrace.remote.protocol.envelope import BUSY
@@ -96,6 +97,8 @@ def _raw_reply(reply: zenoh.Reply | None) -> RawReply | None:
         if why == BUSY or why == b"Timeout":
             return None
         raise FabricMessageError(f"the site refused the call: {why.decode(errors='replace')}", "nothing was executed")
+    if is_wild(reply.ok.key_expr):
+        raise FabricMessageError("a reply has a key with wild cards", "it does not come from the site")
     head, payload = reply.ok.attachment, reply.ok.payload.to_bytes()
     if payload and str(reply.ok.encoding) == ENCODING:
         payload = unfolded(payload, PAGE_BYTES_MAX, "a reply")

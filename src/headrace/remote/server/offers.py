@@ -21,7 +21,7 @@ from headrace.errors import FabricMessageError, FeedError, HeadraceError
 from headrace.guard import guarded
 from headrace.link.access import principal_key
 from headrace.link.declarations import Declarations, Declared
-from headrace.link.keys import LEAVING, log_key, site_state_key
+from headrace.link.keys import LEAVING, is_wild, log_key, site_state_key
 from headrace.product.feed import check_feed
 from headrace.queue import Queue
 from headrace.queue.members import FEEDS_MAX
@@ -148,7 +148,7 @@ class OtherOffers:
     def _ask(self, run: Run, digest: str) -> None:
         def receive(reply: zenoh.Reply) -> None:  # on a thread of Zenoh's
             is_its = reply.replier_id is None or str(reply.replier_id.zid) == run[1]  # another may have its name
-            if is_its and reply.ok is not None and len(reply.ok.payload) <= _DESCRIPTION_BYTES_MAX:
+            if is_its and reply.ok is not None and _is_valid(reply.ok):
                 self._came.append((run, digest, reply.ok.payload.to_bytes()))
                 self._wake()
 
@@ -179,6 +179,10 @@ def largest_feeds(counted: Iterable[tuple[int, str]]) -> tuple[str, ...]:
     """The names of the feeds with the most products, in their order; invalid names are left out."""
     largest = sorted(counted, reverse=True)[:FEEDS_MAX]
     return tuple(sorted(feed for _, feed in largest if _is_feed(feed)))
+
+
+def _is_valid(reply: zenoh.Sample) -> bool:
+    return not is_wild(reply.key_expr) and len(reply.payload) <= _DESCRIPTION_BYTES_MAX
 
 
 def _is_feed(feed: str) -> bool:
