@@ -129,18 +129,19 @@ class Realm:
 
     def site(
         self, name: str, *rules: Allow, requests: Sequence[str] = (), near: Sequence[SecureSite] = (), lines: str = "",
-        queue: str = "", more: str = "", size: str = "16MiB",
+        queue: str = "", more: str = "", size: str = "16MiB", before: Sequence[str] = (),
     ) -> SecureSite:  # fmt: skip
         """Start a site; it is ready on return.
 
         `requests` are the lines of each [[request]]; `near` are sites to connect to; `lines` are further ones of
-        [site], `queue` those of [queue], and `more` are further tables.
+        [site], `queue` those of [queue], and `more` are further tables. It listens on `before` and on a port with TLS.
         """
         self.certify(name)
         port = free_port()
         connect = msgspec.json.encode([site.endpoint for site in near]).decode()
+        listen = msgspec.json.encode([*before, f"tls/127.0.0.1:{port}"]).decode()
         head = (
-            f'[site]\nqueue = "{name}.queue"\nname = "{name}"\nlisten = ["tls/127.0.0.1:{port}"]\nconnect = {connect}\n'
+            f'[site]\nqueue = "{name}.queue"\nname = "{name}"\nlisten = {listen}\nconnect = {connect}\n'
             f'beat = "100ms"\nscouting = "off"\n{lines}\n[queue]\nsize = "{size}"\n{queue}\n'
             f'[tls]\nauthority = "certs/authority.crt"\ncertificate = "certs/{name}.crt"\nkey = "certs/{name}.key"\n'
             f"{more}\n" + "".join(f"[[request]]\n{request}\n" for request in requests)

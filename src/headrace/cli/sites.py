@@ -117,7 +117,7 @@ def read_map(where: str) -> "Map":
 
 def _visit(place: Place) -> "tuple[zenoh.Session, str | None]":
     """A session, and the name by which sites know it."""
-    from headrace.link.credentials import principal_of
+    from headrace.link.bearer import principal_at
     from headrace.link.session import open_session
 
     show_warnings()
@@ -125,7 +125,8 @@ def _visit(place: Place) -> "tuple[zenoh.Session, str | None]":
         found = find_site(place)
         return found.session, found.principal
     terms = session_terms(place)
-    return open_session(terms), principal_of(terms.tls, terms.user)
+    session = open_session(terms)
+    return session, principal_at(session, terms.tls, terms.user)
 
 
 def session_terms(place: Place) -> "SessionTerms":

@@ -15,6 +15,11 @@ A query does not say who sends it, and Zenoh would not vouch for it. Therefore a
 `headrace/log/<site>/<name>`, and Zenoh admits no other name. The serving site takes the name from the key
 (`principal_in`) and gives what the rights allow; a key without a name has the rights of everybody.
 
+Programs at the Unix socket of the queue have all rights, because who can enter its folder may write to the queue. They
+query under `headrace/log/<site>/@local/<key>`, with the key that lies beside the socket (local.py), and Zenoh admits
+that from Unix sockets only. Both are needed: a site may have links over other sockets too, and a key can be stolen. No
+pattern of a rule, not even that of a relay, matches `@local`. They may not publish as a site.
+
 Zenoh adds up what the subjects of one link may do: what one subject denies, another allows. Therefore each name has all
 its rules in one policy, and a rule that denies a name what everybody may receive is refused (`check_rules`).
 
@@ -30,7 +35,17 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from headrace.errors import OptionError
-from headrace.link.keys import LEAVING, LISTENS, ROOT, audience_stream, overlap
+from headrace.link.endpoint import UNIX
+from headrace.link.keys import (
+    AT_SOCKET,
+    LEAVING,
+    LISTENS,
+    ROOT,
+    audience_stream,
+    key_at_socket,
+    overlap,
+    site_of,
+)
 from headrace.link.rights import EVERYBODY, Rights, Rule, may_speak_for, named, rights_of, sender_rights
 
 _LIVE, _BEAT, _LOG, _CALL = (f"{ROOT}/{kind}" for kind in ("live", "beat", "log", "call"))
@@ -43,12 +58,17 @@ Grant = dict[str, Any]
 
 def principal_key(key: str, name: str | None) -> str:
     """The key of a log or of calls under which principal `name` queries; Zenoh admits only that principal there."""
-    return key if name is None else f"{key}/{name}"
+    if name is None or not name.startswith(AT_SOCKET):
+        return key if name is None else f"{key}/{name}"
+    secret = key_at_socket(name, site_of(key))
+    return key if secret is None else f"{key}/{AT_SOCKET}/{secret}"
 
 
 def principal_in(key: str) -> str | None:
     """The principal in the key of a query; None if the key has no name. Trustworthy only if the site has rules."""
     levels = key.split("/")
+    if AT_SOCKET in levels:
+        return AT_SOCKET if len(levels) == 5 and levels[3] == AT_SOCKET else None
     return levels[3] if len(levels) == 4 else None
 
 
@@ -69,16 +89,19 @@ def check_rules(rules: Sequence[Rule]) -> None:
                 )
 
 
-def access_settings(rules: Sequence[Rule], own: Collection[str] = ()) -> dict[str, Any]:
+def access_settings(rules: Sequence[Rule], own: Collection[str] = (), socket_key: str | None = None) -> dict[str, Any]:
     """Zenoh's `access_control` for these rules; without rules nothing is denied.
 
-    `own` are the names of the site whose rules these are: no other site speaks for it.
+    `own` are the names of the site whose rules these are: no other site speaks for it. Who comes by a Unix socket and
+    has `socket_key` may do everything; None: nobody.
     """
     if not rules:
         return {"enabled": False}
     check_rules(rules)
     names = dict.fromkeys(name for rule in rules for name in rule.who)
     policies = [_policy(rules, name, own) for name in names]
+    if socket_key is not None:
+        policies.append(_numbered(AT_SOCKET, _at_socket(socket_key), [{"id": AT_SOCKET, "link_protocols": [UNIX]}]))
     settings: dict[str, Any] = {"enabled": True, "default_permission": "deny"}
     for part in ("rules", "subjects", "policies"):
         settings[part] = [each for policy in policies for each in policy[part]]
@@ -88,8 +111,11 @@ def access_settings(rules: Sequence[Rule], own: Collection[str] = ()) -> dict[st
 def _policy(rules: Sequence[Rule], name: str, own: Collection[str]) -> dict[str, list[dict[str, Any]]]:
     """What one name may do, in Zenoh's three lists."""
     grants = _everybody(rules) if name == EVERYBODY else _named(rules, name, own)
+    return _numbered(name, grants, _subjects(name))
+
+
+def _numbered(name: str, grants: Sequence[Grant], subjects: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     numbered = [{"id": f"{name}-{number}", **grant} for number, grant in enumerate(grants)]
-    subjects = _subjects(name)
     policy = {"rules": [each["id"] for each in numbered], "subjects": [each["id"] for each in subjects]}
     return {"rules": numbered, "subjects": subjects, "policies": [policy] if numbered else []}
 
@@ -112,6 +138,22 @@ def _everybody(rules: Sequence[Rule]) -> list[Grant]:
         *_tokens(_own_tokens([], streams), [], sees_feeds=rights.receive.is_all),
         *_denials(rights),
     ]
+
+
+def _at_socket(key: str) -> list[Grant]:
+    """All calls and queries; of live pages and of what others listen to nothing, which such programs do not need."""
+    asked = [f"{kind}/*/{AT_SOCKET}" for kind in (_LOG, _CALL)]
+    return [
+        _allow("ingress", ["query"], [f"{each}/{key}" for each in asked]),
+        _allow("egress", ["reply", "declare_queryable"], [f"{each}/*" for each in asked]),
+        _allow("ingress", ["liveliness_token"], [f"{_CLIENTS}/*/*", f"{_CLIENTS}/*/{AT_SOCKET}/*"]),
+        _allow("egress", ["liveliness_token"], [_SITES]),
+        _allow("ingress", ["declare_liveliness_subscriber", "liveliness_query"], [_SITES]),
+        _allow(
+            "egress", ["declare_liveliness_subscriber", "liveliness_query"],
+            [_SITES, f"{_CLIENTS}/**", f"{_CLIENTS}/*/{AT_SOCKET}/*"],
+        ),
+    ]  # fmt: skip
 
 
 def _streams(rights: Rights, name: str | None) -> str:

@@ -8,6 +8,7 @@
     headrace/site/<site>/<session>/<digest>  and it offers feeds with this digest, or is about to stop: `leaving`
     headrace/client/<site>/<digest>        liveliness token: a remote user of the site's queue is present
     headrace/client/<site>/<name>/<digest>   the same, under the name of its principal, which nobody else can declare
+    headrace/log/<site>/@local/<key>, headrace/call/<site>/@local/<key>   queries of who has the key of its socket
     headrace/client/<site>/listens/<stream>/<feeds>   liveliness token: these feeds of a stream have a subscriber
 
 A stream is `own`, or a digest of a selection. One that is made for a single principal has its name in front,
@@ -21,6 +22,7 @@ import zenoh
 
 ROOT = "headrace"
 LEAVING = "leaving"  # instead of a digest
+AT_SOCKET = "@local"  # instead of a name: programs at the socket of the queue; in Zenoh, no * or ** matches it
 LISTENS = "listens"  # instead of a name
 OWN = "own"  # the stream of everything that was put at the site itself
 _NAMELESS = "_"  # in place of a name; no name begins like that
@@ -58,7 +60,20 @@ def site_state_key(site: str, session: str, state: str) -> str:
 
 def client_key(site: str, digest: str, name: str | None = None) -> str:
     """`name` is that of the client's certificate or user: nobody else can declare this token."""
+    if name is not None and name.startswith(AT_SOCKET):
+        name = AT_SOCKET if key_at_socket(name, site) else None
     return f"{ROOT}/client/{site}/{digest}" if name is None else f"{ROOT}/client/{site}/{name}/{digest}"
+
+
+def name_at_socket(site: str, key: str) -> str:
+    """The name of who has the key of a site's socket. Everywhere else it stands for no name."""
+    return f"{AT_SOCKET}/{site}/{key}"
+
+
+def key_at_socket(name: str, site: str) -> str | None:
+    """The key in such a name, if it is that of this site."""
+    there, _, key = name.removeprefix(f"{AT_SOCKET}/").partition("/")
+    return key if name.startswith(AT_SOCKET) and there == site else None
 
 
 def client_in(key: str) -> tuple[str, str | None] | None:

@@ -1,12 +1,14 @@
 """Local: the Unix socket in the directory of a queue, by which programs on this machine reach its site.
 
     wx.queue/socket/           can be entered by those who may write to wx.queue
+    wx.queue/socket/key        who can read it has all rights at the socket (access.py)
     wx.queue/socket/site       the socket: `listen = ["local"]` of a site
     /run/user/1000/headrace/
         8f14e45fceea167a ──►   wx.queue/socket, by which `site:NAME` finds the socket
 
 Who may write to the directory of a queue can do everything with it, so the socket gives them nothing new; others cannot
-connect. The folder decides, because a socket is made with whatever mode the process has just then.
+connect. The folder decides, because a socket is made with whatever mode the process has just then. The key is what
+programs prove that with; it stays for ever, so that they connect again after a restart of the site.
 
 The links also make long paths short: the kernel takes 107 bytes for the path of a socket. They are in a folder that no
 other user can change, one per user, or /run/headrace for services.
@@ -17,6 +19,8 @@ Not here: Zenoh, which makes the socket and removes one that a dead process left
 import hashlib
 import logging
 import os
+import re
+import secrets
 import socket
 import stat
 import tempfile
@@ -25,11 +29,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from headrace.errors import FabricError
+from headrace.files import read_regular, write_regular
 from headrace.link.endpoint import LOCAL, PATH_BYTES_MAX, UNIX
+from headrace.link.keys import name_at_socket
 
-_FOLDER, _SOCKET = "socket", "site"
+_FOLDER, _SOCKET, _KEY = "socket", "site", "key"
 _SYSTEM = Path("/run/headrace")  # of services; only root and systemd can make it
 _ID_CHARS = 16
+_KEY_BYTES = 16
+_KEY_MODE = 0o444  # the folder decides who can come so far
+_KEY_LINE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,62}) ([0-9a-f]{32})\n")
 
 log = logging.getLogger("headrace.link")
 
@@ -58,6 +67,37 @@ def prepare_socket(queue: Path) -> None:
     except OSError as error:
         _explain_no_link(queue, link, error)
     _check_fits(queue, link)
+
+
+def socket_key(queue: Path, site: str) -> str:
+    """The key beside the socket, made if there is none for this site; call `prepare_socket` before."""
+    path = queue / _FOLDER / _KEY
+    known = _read_key(path)
+    if known is not None and known[0] == site:
+        return known[1]
+    key, new = secrets.token_hex(_KEY_BYTES), path.with_name(f"{_KEY}.new")
+    try:
+        new.unlink(missing_ok=True)
+        write_regular(new, f"{site} {key}\n".encode(), mode=_KEY_MODE)
+        new.replace(path)
+    except OSError as error:
+        raise FabricError(f"{path} cannot be made: {error.strerror}", f"make {path.parent} writable") from None
+    return key
+
+
+def name_by_socket(endpoint: str) -> str | None:
+    """The name that a program has at this Unix socket; None: no name, because there is no key, or not for this user."""
+    found = _read_key(Path(endpoint.partition("/")[2]).with_name(_KEY))
+    return None if found is None else name_at_socket(*found)
+
+
+def _read_key(path: Path) -> tuple[str, str] | None:
+    """The name of the site, and the key."""
+    try:
+        found = _KEY_LINE.fullmatch(read_regular(path).decode("ascii", "replace"))
+    except OSError:
+        return None
+    return None if found is None else (found[1], found[2])
 
 
 def admit(queue: Path) -> None:

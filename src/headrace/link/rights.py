@@ -19,6 +19,8 @@ every principal that can connect.
 Therefore such a rule never lets a site speak that no rule names, and the origin of what it lets in is not held against
 anything, within the feeds of that rule.
 
+Programs at the socket of the queue are the principal `@local`, which no rule can name: it may do everything.
+
 Not here: how Zenoh enforces the rights at the links (access.py), and passwords and certificates (credentials.py).
 """
 
@@ -28,7 +30,7 @@ from functools import lru_cache
 from typing import Self
 
 from headrace.errors import OptionError
-from headrace.link.keys import expressions, overlap
+from headrace.link.keys import AT_SOCKET, expressions, overlap
 from headrace.product.feed import FeedPattern
 from headrace.product.put import check_origin
 from headrace.selection.pattern import canonical_pattern
@@ -215,7 +217,7 @@ def rights_of(rules: Sequence[Rule], name: str | None) -> Rights:
 
 @lru_cache(maxsize=1024)
 def _rights_of(rules: tuple[Rule, ...], name: str | None) -> Rights:
-    if not rules:
+    if not rules or name == AT_SOCKET:
         return _EVERYTHING
     return Rights.of((rule for rule in rules if rule.is_for(name)), relays=_frees_origin)
 
@@ -262,6 +264,11 @@ def named(rules: Sequence[Rule]) -> tuple[str, ...]:
 def is_named(rules: Sequence[Rule], site: str) -> bool:
     """Whether a rule that adds rights names this very site."""
     return any(site in rule.who for rule in rules if not rule.deny)
+
+
+def is_principal(rules: Sequence[Rule], name: str | None) -> bool:
+    """Whether who calls or queries has a name of its own here; all others share what is for those without a name."""
+    return name is not None and (name == AT_SOCKET or is_named(rules, name))
 
 
 def may_come_in(rules: Sequence[Rule], feed: str) -> bool:

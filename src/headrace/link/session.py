@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -72,6 +72,7 @@ class SessionTerms:
     users_file: Path | None = None  # users that may connect, with their secrets
     rules: tuple[Rule, ...] = ()
     names: tuple[str, ...] = ()  # of the site whose rules these are: no other site speaks for it
+    socket_key: str | None = field(default=None, repr=False)  # who has it and comes by a Unix socket may do everything
     timeout_s: float = 5.0  # for a client to connect
     refused_s: float | None = None  # a client gives up after this if all endpoints refuse; None: after timeout_s
     lease_s: float = 5.0  # a neighbour that is silent for this long is gone

@@ -46,7 +46,7 @@ def settings_of(terms: "SessionTerms") -> dict[str, Any]:
         **_scouting_settings(terms),
         **_transport_settings(terms),
         **_credential_settings(terms),
-        "access_control": access_settings(terms.rules, terms.names) if terms.rules else _PRIVATE,
+        "access_control": access_settings(terms.rules, terms.names, terms.socket_key) if terms.rules else _PRIVATE,
         "adminspace/enabled": terms.mode != "client",  # for `locators`
         "adminspace/permissions": {"read": True, "write": False},
         "metadata": {"listen": list(terms.listen)},

@@ -19,6 +19,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import msgspec
 import zenoh
@@ -28,8 +30,8 @@ from headrace.guard import FAILURES, guarded
 from headrace.link.access import principal_in
 from headrace.link.declarations import Declarations
 from headrace.link.fair import Busy, FairThreads
-from headrace.link.keys import log_key
-from headrace.link.rights import Feeds, Rule, is_named, rights_of
+from headrace.link.keys import AT_SOCKET, log_key
+from headrace.link.rights import Feeds, Rule, is_principal, rights_of
 from headrace.payload.compression.link import ENCODING, is_asked, shrunk
 from headrace.product.batch import Lost
 from headrace.queue import Queue
@@ -116,18 +118,21 @@ class Server:
         self._session, self._queue, self._site, self._listen = session, queue, site, listen
         self._describe, self._rules, self._too_large, self._narrow = describe, rules, too_large, narrow
         self._find_sources, self._origins, self._pack = find_sources, Origins(queue), pack
-        key = f"{log_key(site)}/**"
+        keys = (f"{log_key(site)}/**", f"{log_key(site)}/{AT_SOCKET}/*")
         self.started_ns, self._beat_s = started_ns or log_of(queue).now_ns(), beat_s
         self.answered = self.refused = 0
         self._threads = FairThreads(_THREADS, "headrace-log")
         self._measuring = FairThreads(_MEASURES, "headrace-measure")
-        self._queryable = declarations.add(lambda: session.declare_queryable(key, guarded(self._take), complete=True))
+        self._queryables = [declarations.add(partial(self._declare, key)) for key in keys]
+
+    def _declare(self, key: str) -> Any:
+        return self._session.declare_queryable(key, guarded(self._take), complete=True)
 
     def _take(self, query: zenoh.Query) -> None:
         """Runs on Zenoh's thread."""
         key = str(query.key_expr)
         name = principal_in(key)
-        who = name if name is not None and is_named(self._rules, name) else ""
+        who = name if name is not None and is_principal(self._rules, name) else ""
         try:
             self._threads.check_room(who)
             self._threads.submit(who, self._reply, _Asked(query, key, who))
@@ -242,7 +247,8 @@ class Server:
         )  # fmt: skip
 
     def close(self) -> None:
-        self._queryable.undeclare()
+        for each in self._queryables:
+            each.undeclare()
         self._threads.shutdown(cancel=True)
         self._measuring.shutdown(cancel=True)
 

@@ -17,7 +17,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import zenoh
@@ -28,7 +28,7 @@ from headrace.link.audit_files import audit_folder
 from headrace.link.door import Door
 from headrace.link.endpoint import LOCAL
 from headrace.link.fair import take_short_turns
-from headrace.link.local import admit, prepare_socket
+from headrace.link.local import admit, prepare_socket, socket_key
 from headrace.link.presence import close_in_turn
 from headrace.link.quotas import QuotaTable
 from headrace.link.session import SessionTerms, locators, open_session
@@ -220,7 +220,7 @@ def _open_session(config: SiteConfig, terms: SessionTerms) -> zenoh.Session:
     if LOCAL not in config.site.listen:
         return open_session(terms)
     prepare_socket(config.site.queue)
-    session = open_session(terms)
+    session = open_session(replace(terms, socket_key=socket_key(config.site.queue, config.site.name)))
     admit(config.site.queue)
     return session
 

@@ -356,7 +356,17 @@ def map_problems(sites_map: Map) -> list[Found]:
         found += [Found(node.name, problem) for problem in node.description.problems] if node.description else []
         found += _node_problems(node, _shut(sites_map.nodes, node))
     if not any(node.state in ("here", "silent") for node in sites_map.nodes):
-        found.append(Found("", Problem("silent", "", "no site answers", "check that a site runs at this endpoint")))
+        found.append(
+            Found(
+                "",
+                Problem(
+                    "silent",
+                    "",
+                    "no site answers",
+                    "check that a site runs at this endpoint, and that its rules name you",
+                ),
+            )
+        )
     return found
 
 

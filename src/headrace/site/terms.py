@@ -173,11 +173,13 @@ def principal_of(config: SiteConfig) -> str | None:
 def visiting_terms(config: SiteConfig) -> SessionTerms:
     """The session of a client that has the configuration of the site; OptionError if there is nothing to connect to.
 
-    It connects to the endpoints on which the site listens, then to those that the site connects to, and shows the
-    certificate or the user name of the site.
+    It connects to the endpoints on which the site listens, those first where it may do most: the socket of the queue,
+    then others with the certificate or the user name of the site, then other sockets; and at last to those that the
+    site connects to.
     """
     terms = session_terms(config)
-    near = [parse_endpoint(text, listen=True) for text in terms.listen]
+    own = local_endpoint(config.site.queue) if LOCAL in config.site.listen else ""
+    near = sorted((parse_endpoint(text, listen=True) for text in terms.listen), key=lambda each: _order(each, own))
     places = [str(_reachable(endpoint)) for endpoint in near if endpoint.port or endpoint.protocol == UNIX]
     if not places and not terms.connect:
         raise OptionError(
@@ -185,6 +187,10 @@ def visiting_terms(config: SiteConfig) -> SessionTerms:
             "give its endpoint instead of its configuration",
         )
     return SessionTerms("client", connect=(*places, *terms.connect), tls=terms.tls, user=terms.user)
+
+
+def _order(endpoint: Endpoint, own: str) -> int:
+    return 0 if str(endpoint) == own else 2 if endpoint.protocol == UNIX else 1
 
 
 def _reachable(endpoint: Endpoint) -> Endpoint:

@@ -189,5 +189,5 @@ def visible_to(whole: Description, feeds: Feeds, held: tuple[int, int], streams:
         answered=0,
         refused=0,
         problems=(),
-        clock=None if whole.clock is None else msgspec.structs.replace(whole.clock, servers=()),
+        clock=None if whole.clock is None else msgspec.structs.replace(whole.clock, servers=(), process=0),
     )

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import zenoh
 
 from headrace.errors import FabricError, SiteUnreachableError
-from headrace.link.credentials import principal_of
+from headrace.link.bearer import principal_at
 from headrace.link.presence import site_tokens
 from headrace.link.session import SessionTerms, open_session
 from headrace.units import format_age
@@ -78,7 +78,7 @@ def find_at(terms: SessionTerms, site: str | None) -> Found:
     session = open_session(terms)
     try:
         found = _await_site(session, endpoint, site, max(until, time.monotonic() + LOOK_S_MIN))
-        return Found(session, endpoint, found, principal_of(terms.tls, terms.user))
+        return Found(session, endpoint, found, principal_at(session, terms.tls, terms.user))
     except BaseException:
         session.close()  # type: ignore[no-untyped-call]
         raise

@@ -17,9 +17,11 @@ import zenoh
 
 from headrace.errors import HeadraceError, SiteUnreachableError
 from headrace.link.answer import first_answer
-from headrace.link.credentials import TlsTerms, UserTerms, principal_of
+from headrace.link.bearer import principal_at
+from headrace.link.credentials import TlsTerms, UserTerms
 from headrace.link.diagnosis import explain_connecting
 from headrace.link.endpoint import SECURE
+from headrace.link.keys import AT_SOCKET
 from headrace.link.known import Candidate
 from headrace.link.session import SessionTerms, open_session
 from headrace.remote.client.find import LOOK_S_MIN, View, pause_s, sites_seen, view_of
@@ -111,7 +113,7 @@ class Look(threading.Thread):
             return
         terms = self.terms((answer.endpoint,), attempt_s)
         self.session, self.endpoint = open_session(terms), answer.endpoint
-        self._opened, self.principal = time.monotonic(), principal_of(terms.tls, terms.user)
+        self._opened, self.principal = time.monotonic(), principal_at(self.session, terms.tls, terms.user)
 
     def terms(self, endpoints: tuple[str, ...], timeout_s: float) -> SessionTerms:
         """Terms of a client, with the credentials of this candidate."""
@@ -148,4 +150,6 @@ class Look(threading.Thread):
         return f"check the access rules of the site: {self._bearer()} needs a rule; and that the site has started"
 
     def _bearer(self) -> str:
+        if self.principal is not None and self.principal.startswith(AT_SOCKET):
+            return "a program at its socket"
         return self.principal or "a client without a user and a certificate"

@@ -18,11 +18,13 @@ sites do. A client that no rule names may do nothing at all.
 Without any rule a client may do everything, and owns nothing. Not here: whose a station is (owners.py).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
+from headrace.channel.channel import ChannelStatistics
 from headrace.errors import AccessDeniedError
+from headrace.link.keys import AT_SOCKET
 from headrace.link.rights import EVERYBODY, Rule, rights_of
 from headrace.log.dictionaries import Dictionary
 from headrace.log.read import Allowed
@@ -30,13 +32,16 @@ from headrace.log.statistics import Statistics
 from headrace.queue import Queue
 from headrace.queue.members import Member
 from headrace.relay.dictionaries import may_have
+from headrace.relay.holdings import held_of
 from headrace.relay.plain import Plain
 from headrace.remote.protocol.calls import Call, PutOne
 from headrace.remote.protocol.products import Rewrite
 from headrace.remote.server.call_rights import NEEDED
+from headrace.remote.server.told import told_to
 from headrace.selection import Selection
 from headrace.share.interface import NodeState
 from headrace.station import StationTerms
+from headrace.station.statistics import ConsumerStatistics
 
 _ALL = "**"
 _HINT = "ask the operator of the site for an access rule"
@@ -52,11 +57,13 @@ class ClientAccess:
         self._station, self._manage, self._consume = self._rights.station, self._rights.manage, self._rights.consume
         self._has_all = self._receive.is_all
         self._plain: Plain | None = None
-        self._name_owns = (name or EVERYBODY) if rules else None
+        self._name_owns = (name or EVERYBODY) if rules and name != AT_SOCKET else None
 
     @property
     def owner(self) -> str | None:
-        """As whose property its stations and cursors are noted; None: there are no rules, and so no owners."""
+        """As whose property its stations and cursors are noted; None: the site, where there are no
+        rules, and for programs at its socket.
+        """
         return self._name_owns
 
     def check_call(self, kind: type) -> None:
@@ -132,11 +139,20 @@ class ClientAccess:
         """Which feeds the readers of this client may see; None: all."""
         return self._receive.test
 
-    def visible_statistics(self, statistics: Statistics) -> Statistics:
-        if self._has_all:
-            return statistics
-        return msgspec.structs.replace(
-            statistics, feeds=[each for each in statistics.feeds if each.feed in self._receive]
+    def visible_statistics(self, queue: Queue, cursors: Collection[str]) -> Statistics:
+        """Of the queue; `cursors` are those that the client may use."""
+        whole = queue.statistics()
+        return whole if self._has_all else told_to(whole, self._receive, held_of(queue, self._receive), cursors)
+
+    def visible_consumer(self, consumer: ConsumerStatistics) -> ConsumerStatistics:
+        return consumer if self._has_all else msgspec.structs.replace(consumer, pid=0)
+
+    def visible_channel(self, told: ChannelStatistics) -> ChannelStatistics:
+        """Who may publish some of a channel, and may neither receive all of it nor manage it, gets no counts."""
+        return (
+            told
+            if self.has_share(told.feed)
+            else ChannelStatistics(told.name, told.feed, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {})
         )
 
     def visible_origins(self, origins: list[str], own: str) -> list[str]:

@@ -60,7 +60,7 @@ class ChannelHandlers:
         if call.what == "stations":
             pending.finish(replies.NameList(list(self._stations.known_of(pending, channel.stations()))))
         elif call.what == "statistics":
-            pending.finish(Details(channel_statistics=channel.statistics()))
+            pending.finish(Details(channel_statistics=pending.client.access.visible_channel(channel.statistics())))
         else:
             pending.finish(Details(channel=channel.definition))
 

@@ -22,7 +22,7 @@ from headrace.errors import FabricError, FabricMessageError
 from headrace.guard import GuardedThread, counted, guarded
 from headrace.link.declarations import Declarations
 from headrace.link.fair import Busy
-from headrace.link.keys import client_in, client_key
+from headrace.link.keys import client_in, client_key, name_at_socket
 from headrace.link.quotas import QuotaTable
 from headrace.link.rights import Rule
 from headrace.payload.compression.link import LinkCounts
@@ -146,6 +146,10 @@ class Clients:
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._tokens = declarations.add(lambda: self._listen(session, client_key(site, "**")))
+        at_socket = client_key(site, "*", name_at_socket(site, "*"))  # which the first does not match
+        self._tokens_at_socket = declarations.add(
+            lambda: session.liveliness().declare_subscriber(at_socket, guarded(self._see), history=True)
+        )
         self._sweeper = GuardedThread(self._sweep, "headrace-clients", until=self._stopped.is_set)
         self._sweeper.start()
 
@@ -352,6 +356,7 @@ class Clients:
         """End all consumers. Their clients did not detach, and may be at work: it counts as the death of a consumer."""
         self._stopped.set()
         self._tokens.undeclare()
+        self._tokens_at_socket.undeclare()
         self._sweeper.join()
         with self._lock:
             left = [consumer for client in self._clients.values() for consumer in client.consumers.values()]

@@ -1,7 +1,8 @@
 """Principal: what the clients of one name use of a site together, held against its quotas (link/quotas.py).
 
 Quotas hold where there are rules. Without rules a name proves nothing: then all clients share one Principal without
-limits. Names that no rule names share one with the clients that have none.
+limits; programs at the socket of the queue have none either. Names that no rule names share one with the clients that
+have none.
 
 Two kinds of refusal. What a principal holds (clients, consumers, stations, parts) is refused by an error that names the
 quota. What it does per second (calls, bytes, processor time) makes the site busy for it: its clients pause and call
@@ -16,8 +17,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.errors import QuotaError
+from headrace.link.keys import AT_SOCKET
 from headrace.link.quotas import Quotas, QuotaTable, refused
-from headrace.link.rights import Rule, is_named
+from headrace.link.rights import Rule, is_principal
 
 if TYPE_CHECKING:
     from headrace.remote.server.clients import Client
@@ -175,11 +177,11 @@ class Principals:
         self._lock = threading.Lock()
 
     def of(self, name: str | None) -> Principal:
-        key = name if name is not None and is_named(self._rules, name) else None
+        key = name if is_principal(self._rules, name) else None
         with self._lock:
             found = self._all.get(key)
             if found is None:
-                found = self._all[key] = Principal(key, self._table, self._on_refusal)
+                found = self._all[key] = Principal(key, None if key == AT_SOCKET else self._table, self._on_refusal)
             return found
 
     def refusals(self) -> list[Refusals]:

@@ -28,6 +28,7 @@ from headrace.remote.protocol.envelope import CALL_BYTES_MAX
 from headrace.remote.protocol.fields import PAGE_PRODUCTS_MAX
 from headrace.remote.protocol.products import products_of
 from headrace.remote.protocol.replies import Done, NotAttached, Number, PartsGone, Reply
+from headrace.remote.server.access import ClientAccess
 from headrace.remote.server.downloads import Downloads
 from headrace.remote.server.owners import Owners
 from headrace.remote.server.pending_call import PendingCall
@@ -246,13 +247,18 @@ class QueueHandlers:
         pending.finish(replies.Identity(self._site, queue_id(self._queue), self._queue.config, self._queue.next))
 
     def statistics(self, pending: PendingCall, call: calls.GetStatistics) -> None:
-        pending.finish(replies.Details(statistics=pending.client.access.visible_statistics(self._queue.statistics())))
+        access = pending.client.access
+        pending.finish(replies.Details(statistics=access.visible_statistics(self._queue, self._cursors_of(access))))
+
+    def _cursors_of(self, access: ClientAccess) -> list[str]:
+        """The cursors that a client may use."""
+        return [name for name in self._queue.cursors() if access.has_cursor(self._owners.of_cursor(name))]
 
     def list(self, pending: PendingCall, call: calls.ListNames) -> None:
         """The cursors that the client may use. Only a client that may receive everything learns of all origins."""
         access = pending.client.access
         if call.what == "cursors":
-            names = [name for name in self._queue.cursors() if access.has_cursor(self._owners.of_cursor(name))]
+            names = self._cursors_of(access)
         else:
             names = access.visible_origins(self._queue.origins, self._queue.config.origin)
         pending.finish(replies.NameList(names))

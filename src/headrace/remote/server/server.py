@@ -30,7 +30,7 @@ from headrace.link.access import principal_in
 from headrace.link.audit import Audit
 from headrace.link.declarations import Declarations
 from headrace.link.fair import Busy, FairThreads
-from headrace.link.keys import call_key
+from headrace.link.keys import AT_SOCKET, call_key
 from headrace.link.quotas import QuotaTable
 from headrace.link.rights import Rule
 from headrace.payload.compression.link import ENCODING
@@ -61,6 +61,7 @@ _THREADS = 4  # of each executor
 _FUNCTION_THREADS = 2
 _SHARE_THREADS = 8  # on a disk, one flush serves the calls of all of them
 _READS = calls.ReadProducts | calls.Weigh
+_COUNTING = _READS | calls.GetStatistics  # held against `selection_s`
 
 log = logging.getLogger("headrace.remote.server")
 
@@ -102,7 +103,7 @@ class RemoteServer:
         self._function_threads = FairThreads(_FUNCTION_THREADS, "headrace-function")
         self._share_threads = FairThreads(_SHARE_THREADS, "headrace-share")
         self.recent_reads = RecentReads()
-        key, owners, quotas = f"{call_key(site)}/**", Owners(queue.path), quotas or QuotaTable()
+        owners, quotas = Owners(queue.path), quotas or QuotaTable()
         self._principals = Principals(rules, quotas, self._audited.exceeded)
         with ExitStack() as parts:
             self._gets = WaitingGets(queue)
@@ -126,9 +127,12 @@ class RemoteServer:
                 handlers, stations, ChannelHandlers(queue, self._clients, stations), self._membership,
                 ShareHandlers(queue, self._seats),
             )  # fmt: skip
-            self._queryable = declarations.add(
-                lambda: session.declare_queryable(key, guarded(self._receive), complete=True)
-            )
+            self._queryables = [
+                declarations.add(
+                    lambda key=key: session.declare_queryable(key, guarded(self._receive), complete=True)  # type: ignore[misc]
+                )
+                for key in (f"{call_key(site)}/**", f"{call_key(site)}/{AT_SOCKET}/*")
+            ]
             parts.pop_all()  # it runs; from now on `close` ends it
 
     def statistics(self) -> RemoteServerStatistics:
@@ -186,7 +190,7 @@ class RemoteServer:
             raise FabricMessageError(f"a call {kind} must not have a payload", "see docs/protocol.md")
         client = self._clients.of(envelope.client, name)
         self._threads_for(envelope.call).check_room(client.turn)
-        if isinstance(envelope.call, _READS | calls.Get) and not client.principal.may_spend("selection_s"):
+        if isinstance(envelope.call, _COUNTING | calls.Get) and not client.principal.may_spend("selection_s"):
             raise Busy
         held = self._hold(client, envelope.call, 0 if payload is None else len(payload))
         pending = PendingCall(client, envelope, query, held)
@@ -246,7 +250,7 @@ class RemoteServer:
         try:
             self._execute_call(pending)
         finally:
-            if isinstance(pending.call, _READS):
+            if isinstance(pending.call, _COUNTING):
                 pending.client.principal.spend("selection_s", time.thread_time() - begun_s)
 
     def _execute_call(self, pending: PendingCall) -> None:
@@ -290,7 +294,8 @@ class RemoteServer:
 
     def close(self) -> None:
         """Answer the calls that wait, and detach consumers; the products they hold go back."""
-        self._queryable.undeclare()
+        for each in self._queryables:
+            each.undeclare()
         self._waiting.close()
         self._membership.close()
         self._share_threads.shutdown(cancel=True)  # the lock of a group may be held; the nodes call again

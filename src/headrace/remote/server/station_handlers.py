@@ -114,7 +114,7 @@ class StationHandlers:
         elif call.what == "statistics":
             told = Details(station=station.statistics())
         elif call.what == "consumers":
-            told = Details(consumers=station.consumers())
+            told = Details(consumers=[pending.client.access.visible_consumer(each) for each in station.consumers()])
         else:
             told = Details(parked=station.parked())
         pending.finish(told)
@@ -208,4 +208,4 @@ class StationHandlers:
         if served is None:
             pending.finish(NotAttached())
         else:
-            pending.finish(Details(consumers=[served.consumer.statistics()]))
+            pending.finish(Details(consumers=[pending.client.access.visible_consumer(served.consumer.statistics())]))
