@@ -173,3 +173,22 @@ def test_a_beat_that_invents_a_new_run_of_the_site_is_refused(corpus: Corpus, tm
     scene.world.run(8)
     assert scene.driver.upstream.statistics.refused == 1
     assert scene.driver.upstream.statistics.state == "live"
+
+
+# --- a position behind the end of the log -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("feeds", [("**",), ("wx/a",)])
+def test_a_position_behind_the_end_of_the_log_is_given_up(corpus: Corpus, feeds: tuple[str, ...]) -> None:
+    """However it came to be; also if the site permits more feeds than it did when the position was saved."""
+    scene = Scene(corpus)
+    scene.origin.put(20)
+    far = Known(scene.origin.queue, 10**6, 10**6, feeds, whole=10**6)
+    scene.driver.restart(scene.make(far))
+    scene.world.run(10)
+    assert scene.stored() == list(range(1, 21))
+    scene.origin.put(10)
+    scene.world.run(20)
+    assert scene.stored() == list(range(1, 31))
+    assert scene.driver.upstream.known.base == 30
+    assert scene.driver.upstream.statistics.begun_again == 1

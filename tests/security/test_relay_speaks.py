@@ -11,7 +11,7 @@ import zenoh
 from zenoh.handlers import Callback
 
 from headrace.link.keys import ROOT
-from headrace.relay.messages.query import IdentifyReply, ResolveReply, decode_query, encode
+from headrace.relay.messages.query import Identify, IdentifyReply, Read, ResolveReply, decode_query, encode
 from support.hostile import Hostile, MakeHostile, Message
 from support.realm import Allow, Realm, SecureSite
 from support.waiting import until
@@ -103,3 +103,21 @@ def test_a_third_site_hears_nothing_of_a_relay_that_speaks_for_another_one(realm
     until(lambda: {"first", "second"} <= set(keep.idents()), lambda: keep.log)
     assert liar.asked == []
     assert bases(realm, keep)["boulder"] == 2
+
+
+def test_a_lie_about_the_end_of_a_log_ends_with_the_liar(realm: Realm, hostile: MakeHostile) -> None:
+    """Here the liar may speak for boulder: it has its certificate."""
+    denver = realm.site("denver", BOULDER, Allow("denver", receive=["**"]), requests=[OBS])
+    honest = hostile("boulder", denver)
+    honest.hold("boulder", ("obs/y", "first"), ("obs/y", "second"))
+    told = dict(honest.answers)
+    honest.answers |= {
+        Identify: lambda _: IdentifyReply("boulder", honest.queue, 1, FAR + 5, 1, interval_ms=100),
+        Read: lambda query: iter([honest.page(query.after, [], upto=FAR + 4, head=FAR + 5)]),
+    }
+    honest.appear()
+    until(lambda: bases(realm, denver).get("boulder") == FAR + 4, lambda: denver.log)
+    honest.answers = told
+    until(lambda: denver.idents() == ["first", "second"], lambda: denver.log)
+    until(lambda: bases(realm, denver)["boulder"] == 2, lambda: denver.log)
+    assert any(each.kind == "position" for each in realm.describe(denver).problems)

@@ -13,6 +13,7 @@ its age says when. Kinds:
     lost          a range of sequences that no site could supply
     unseen        a range that one of several sites evicted before it could be compared with what has arrived
     left out      products that another site has and did not send, by cause
+    position      the log of another site ended before the position of a request, which began there again
     too large     products of this site that no message can carry
     expired       products that had expired when they arrived, by the clock of this site
     refused       products or messages that this site can never take
@@ -267,6 +268,14 @@ def _upstream_problems(
             "refused", subject, f"products of site {site} for request {request} were refused: {by_cause(refused)}",
             "; ".join(_REMEDIES[cause] for cause in refused),
             _age(max(counts.left_out_at[cause] for cause in refused), now),
+        )  # fmt: skip
+    if counts.begun_again:
+        times = "once" if counts.begun_again == 1 else f"{counts.begun_again} times"
+        yield Problem(
+            "position", subject, f"the log of site {site} ended before the position of request {request} ({times}): it "
+            "was read again from its oldest product on",
+            "the queue there was restored from a backup; or somebody spoke for that site: see who may relay",
+            _age(counts.begun_again_at, now),
         )  # fmt: skip
     if counts.refused:
         yield Problem(

@@ -12,7 +12,8 @@ whether a message can be decoded at all (page.py, beat.py).
 from headrace.errors import FabricMessageError
 from headrace.link.keys import OWN
 from headrace.relay.messages.beat import Beat
-from headrace.relay.messages.page import Page
+from headrace.relay.messages.page import Page, PageHead
+from headrace.relay.messages.query import IdentifyReply
 
 _LEAP = 1 << 24  # products; more do not arrive between two beats
 
@@ -26,6 +27,18 @@ def check_page(page: Page, site: str) -> None:
     """FabricMessageError unless the page is of this site."""
     if page.head.site != site:
         raise _invalid(f"a page from site {site} names site {page.head.site} as its sender")
+
+
+def check_identity(identity: IdentifyReply) -> None:
+    """FabricMessageError unless the reply agrees with itself."""
+    if identity.oldest > identity.next:
+        raise _invalid(f"the log of site {identity.site} begins at {identity.oldest}, behind its end {identity.next}")
+
+
+def check_extent(head: PageHead, end: int) -> None:
+    """FabricMessageError if a page from a log covers what that log cannot have; `end` is its end, as last heard."""
+    if head.upto > head.after and (head.upto >= head.head or is_leap(head.upto, end)):
+        raise _invalid(f"a page of site {head.site} ends at {head.upto}, behind the end of its log")
 
 
 def _is_all(page: Page, column: str, name: str) -> bool:

@@ -56,6 +56,8 @@ class UpstreamStatistics(msgspec.Struct):
     gaps: int = 0
     repairs: int = 0
     from_standby: int = 0  # of these, read while the site stood by: the active site did not bring them
+    begun_again: int = 0  # times that its log ended before the position here
+    begun_again_at: float = 0.0  # monotonic seconds of the latest
     refused: int = 0  # invalid messages
     refused_at: float = 0.0  # monotonic seconds of the latest
     wire_bytes: int = 0  # of pages, as they came over the link
@@ -100,6 +102,9 @@ class UpstreamStatistics(msgspec.Struct):
             rest = msgspec.structs.replace(unseen, first=first, last=last, rest_first=first, rest_last=last)
             kept.append(msgspec.structs.replace(rest, sources=(), looks=unseen.looks + 1))
         self.unseen = kept
+
+    def begin_again(self, now: float) -> None:
+        self.begun_again, self.begun_again_at = self.begun_again + 1, now
 
     def leave_out(self, counts: Mapping[Cause, int], now: float) -> None:
         """Other threads may iterate over the mappings meanwhile; so they are replaced, not changed."""

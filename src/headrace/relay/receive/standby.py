@@ -48,7 +48,7 @@ from headrace.relay.messages.query import (
     ResolveReply,
     Unreachable,
 )
-from headrace.relay.messages.validation import check_page
+from headrace.relay.messages.validation import check_identity, check_page
 from headrace.relay.receive.actions import Ask, NextPage, Pause, ReadLog, Recognise, SaveProgress, Steps, Store
 from headrace.relay.receive.counts import UpstreamStatistics
 from headrace.relay.receive.track import Known
@@ -132,9 +132,16 @@ class Standby:
 
     def _begin(self) -> Steps[None]:
         identity: IdentifyReply = yield Ask(self.site, Identify(), IdentifyReply)
-        if identity.queue == self._known.queue:
+        check_identity(identity)
+        is_same = identity.queue == self._known.queue
+        if is_same and self._known.base < identity.next:
             return
-        if self._known.queue:
+        if is_same:
+            log.warning("standby site %s: its log ends at %d, before our position %d; it is compared from its oldest "
+                        "product on", self.site, identity.next - 1, self._known.base)  # fmt: skip
+            self.statistics.begin_again(self._now())
+            start, since = max(identity.oldest, 1), (yield SaveProgress())
+        elif self._known.queue:
             log.warning("standby site %s has a new queue; it is compared from its first product on", self.site)
             start, since = 1, (yield SaveProgress())
         else:

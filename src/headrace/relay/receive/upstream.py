@@ -49,7 +49,14 @@ from headrace.relay.messages.query import (
     ResolveReply,
     Unreachable,
 )
-from headrace.relay.messages.validation import check_beat, check_live, check_page, is_leap
+from headrace.relay.messages.validation import (
+    check_beat,
+    check_extent,
+    check_identity,
+    check_live,
+    check_page,
+    is_leap,
+)
 from headrace.relay.receive.actions import (
     Ask,
     FindMissing,
@@ -180,8 +187,12 @@ class Upstream:
             self.statistics.state = "asking"
         identity: IdentifyReply = yield Ask(self.site, Identify(), IdentifyReply)
         self._started_ns, self._silence_s = identity.started_ns, silence_s(identity.interval_ms)
+        check_identity(identity)
+        self._site_next = identity.next
         if identity.queue != self._queue_id:
             yield from self._begin_queue(identity)
+        elif self.track.base >= identity.next:
+            yield from self._begin_again(identity)
         elif self._feeds != identity.receivable:
             yield from self._change_rights(identity.receivable)
         stream = OWN
@@ -205,6 +216,21 @@ class Upstream:
         else:
             reply: ResolveReply = yield Ask(self.site, Resolve(self._begin_at), ResolveReply)
             start, since = reply.sequence, 0
+        yield from self._begin_from(start, since, identity)
+
+    def _begin_again(self, identity: IdentifyReply) -> Steps[None]:
+        """The log ends before our position: a lie moved that, or the queue there was restored from a backup.
+
+        So nothing is known of what is there. What is here already will be dropped as duplicates.
+        """
+        log.warning("site %s: its log ends at %d, before our position %d; it is read again from its oldest product on",
+                    self.site, identity.next - 1, self.track.base)  # fmt: skip
+        self.statistics.begin_again(self._now())
+        self._left_out = LeftOut(self.statistics)
+        yield from self._begin_from(identity.oldest, (yield SaveProgress()), identity)
+
+    def _begin_from(self, start: int, since: int, identity: IdentifyReply) -> Steps[None]:
+        start = max(start, 1)
         # The track first: other threads read `known` meanwhile.
         self.track, self._began, self._feeds = Track(start - 1), start, identity.receivable
         self._queue_id, self._since, self._whole = identity.queue, since, start
@@ -246,6 +272,9 @@ class Upstream:
             end = end or head.head
             if head.queue != self._queue_id or head.after > self.track.base:
                 raise Unreachable("its log changed during the reply")
+            if head.head <= self.track.base:
+                raise Unreachable("its log ends before our position")
+            check_extent(head, self._site_next)
             yield from self._recover_lost(head.lost_first, head.lost_last, head.lost_by)
             yield from self._store(page, self._new_in(page))
             self._left_out.count(page, self.track.base, self._now())
