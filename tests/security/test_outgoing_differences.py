@@ -1,10 +1,13 @@
 """A site with secret products and a site with others in their place look the same to a reader that may receive neither.
 
 The two sites differ in nothing but the feeds, idents, contents and number of origins of what the reader may not
-receive. It asks everything, listens to everything, and compares. Sequences are those of the whole log: so both logs
+receive, and what others have there: cursors, stations and attached processes. It asks everything, makes every call,
+listens to everything, and compares. Sequences are those of the whole log: so both logs
 have equally many products (docs/security.md says what a reader learns from them).
 """
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +18,7 @@ import zenoh
 from zenoh.handlers import Callback
 
 from headrace.link.access import principal_key
-from headrace.link.keys import log_key
+from headrace.link.keys import call_key, log_key
 from headrace.relay.messages.beat import decode_beat
 from headrace.relay.messages.page import decode_head
 from headrace.relay.messages.query import (
@@ -31,6 +34,9 @@ from headrace.relay.messages.query import (
     Trace,
     encode,
 )
+from headrace.remote.protocol import calls, channel_calls, member_calls, replies, share_calls
+from headrace.remote.protocol import envelope as calling
+from headrace.remote.protocol.hello import VERSION
 from support.links import Listener
 from support.realm import Allow, Realm, SecureSite
 from support.realm import realm as make_realm
@@ -43,6 +49,7 @@ SELECTIONS = (
     "** where temperature > 3", "** origin spy", "** age < 1h", "wx/secret/a|wx/public/a",
 )  # fmt: skip
 VARYING = {"pages", "zid", "queue", "started_ns", "sent_ns", "links", "clock", "saved_boot_ns"}
+TIMED = {"uuid", "list_id", "instance", "places", "saved_ns", "now_ns", "zid"}  # of any two sites, and times
 LISTENED = ("**", "wx/secret/**", '** ident ~ "^secret"', "** where temperature > 3", "wx/public/**")
 
 
@@ -56,6 +63,25 @@ def put_all(hub: SecureSite, feeds: tuple[str, ...], ident: str, origins: tuple[
             created=CREATED_NS, expiry=1 if number % 5 == 4 else None,
         )  # fmt: skip
         hub.queue.put(b"open %d" % number, feed="wx/public/a", ident=f"p{number}", created=CREATED_NS)
+
+
+def have_others(hub: SecureSite, count: int) -> list[subprocess.Popen[bytes]]:
+    """Cursors and a station of the site, and processes that have its queue open."""
+    queue = hub.queue
+    queue.station("public", "wx/public/**")
+    queue.station("hidden", "wx/secret/**", capacity=count)
+    for number in range(count):
+        queue.cursor(f"cursor {count} {number}", number + 2)
+        queue.put(b"again", feed="other/x", ident="again", created=CREATED_NS)  # all but the first are duplicates
+    code = "import headrace, sys; queue = headrace.connect(sys.argv[1]); print(1, flush=True); sys.stdin.read()"
+    others = [
+        subprocess.Popen([sys.executable, "-c", code, str(queue.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(count)
+    ]
+    for each in others:
+        assert each.stdout is not None
+        assert each.stdout.readline()
+    return others
 
 
 def asked(session: zenoh.Session, payload: bytes, parameters: str = "") -> list[Any]:
@@ -81,6 +107,44 @@ def _stable(found: Any) -> Any:
     if isinstance(found, list):  # a head
         return [value for place, value in enumerate(found) if place not in (2, 8)]
     return found
+
+
+def remote_calls() -> Iterator[calls.Call]:
+    """Every call that asks for something, of what is his, of what others have, and of what does not exist."""
+    yield from (calls.Identify(), calls.GetBounds(), calls.GetStatistics(), calls.ListStations(), calls.Resolve("next"))
+    yield from (calls.ListNames("cursors"), calls.ListNames("origins"), channel_calls.ListChannels())
+    yield from (share_calls.ListShares(), member_calls.WatchMembers(), calls.GetDictionary(40_000))
+    yield from (calls.WantedBy("wx/public/a"), calls.WantedBy("wx/secret/a"), calls.WantedBy("absent"))
+    yield from (calls.OpenCursor("mine", "oldest"), calls.LoadCursor("mine"), calls.LoadCursor("absent"))
+    yield from (calls.ListNames("cursors"), calls.GetStatistics(), calls.RemoveCursor("mine"))
+    for text in SELECTIONS:
+        yield from (calls.ReadProducts(text, 1, 100, 1 << 20), calls.Weigh(text, 1, 24, 0))
+    for what in ("terms", "statistics", "consumers", "parked"):
+        yield calls.DescribeStation("public", what)
+        yield calls.DescribeStation("absent", what)
+    for name in ("absent", "radar"):
+        yield from (channel_calls.DescribeChannel(name, what) for what in ("definition", "statistics", "stations"))
+        yield from (share_calls.DescribeShare(name, "main", what) for what in ("state", "history", "parked"))
+
+
+def called(session: zenoh.Session) -> list[Any]:
+    """What each of them is replied, without the times and ids that differ between any two sites."""
+    client, found = bytes(16), []
+    for number, call in enumerate(remote_calls(), 1):
+        given = number if isinstance(call, calls.Numbered) else 0
+        head = calling.encode(calling.Envelope(VERSION, client, None, given, 0, call))
+        key = principal_key(call_key("hub"), "reader")
+        for reply in session.get(key, attachment=head, timeout=240):
+            assert reply.ok is not None, reply
+            told = replies.decode_reply(reply.ok.attachment.to_bytes())  # type: ignore[union-attr]
+            found.append((str(call), _untimed(msgspec.to_builtins(told)), reply.ok.payload.to_bytes()))
+    return found
+
+
+def _untimed(found: Any) -> Any:
+    if isinstance(found, dict):
+        return {key: _untimed(value) for key, value in found.items() if key not in VARYING | TIMED}
+    return [_untimed(each) for each in found] if isinstance(found, list) else found
 
 
 def queries() -> Iterator[Any]:
@@ -115,6 +179,7 @@ def observe(realm: Realm, feeds: tuple[str, ...], ident: str, origins: tuple[str
     wide = [Listener(session, key) for key in ("headrace/**", "headrace/live/**", "headrace/beat/**", "@/**")]
     until(lambda: all(beat.keys for beat in beats), "the streams are heard")
     put_all(hub, feeds, ident, origins)
+    others = have_others(hub, len(feeds))
     last = hub.queue.next - 1
     until(lambda: all(decode_beat(beat.payloads[-1]).examined == last for beat in beats), "all has been sent")
     answers = {str(query): asked(session, encode(query)) for query in queries()}
@@ -122,12 +187,15 @@ def observe(realm: Realm, feeds: tuple[str, ...], ident: str, origins: tuple[str
     found = {
         "streams": streams,
         "answers": answers,
+        "calls": called(session),
         "records": [b"".join(each.payloads) for each in heard],  # however they were divided into pages
         "recent": [sorted({f for raw in each.payloads for f in decode_beat(raw).recent or {}}) for each in beats],
         "left out": {decode_beat(raw).left_out for each in beats for raw in each.payloads},
         "keys": sorted({key for each in (*heard, *beats, *wide) for key in each.keys}),
         "tokens": sorted({"/".join(token.split("/")[:3]) + "/…" * (token.count("/") - 2) for token in tokens}),
     }
+    for process in others:
+        process.communicate(b"")
     for each in kept:
         each.undeclare()  # type: ignore[no-untyped-call]
     return found
@@ -139,6 +207,8 @@ def test_a_reader_sees_no_difference_between_a_site_with_secrets_and_one_without
         observed(tmp_path / "without", ("other/x",), "dull", ("elsewhere",)) as other,
     ):
         assert one.keys() == other.keys()
+        for mine, theirs in zip(one["calls"], other["calls"], strict=True):
+            assert mine == theirs
         for part in one:
             assert one[part] == other[part], part
         assert one["recent"] == [["wx/public/a"], [], [], [], ["wx/public/a"]]
