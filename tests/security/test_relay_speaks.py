@@ -7,11 +7,14 @@ million products, and that none of them is wanted.
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import zenoh
 from zenoh.handlers import Callback
 
 from headrace.link.keys import ROOT
 from headrace.relay.messages.query import Identify, IdentifyReply, Read, ResolveReply, decode_query, encode
+from headrace.remote.protocol.envelope import encode as encode_call
+from headrace.remote.protocol.hello import HELLO, OLDEST_VERSION, VERSION, Hello
 from support.hostile import Hostile, MakeHostile, Message
 from support.realm import Allow, Realm, SecureSite
 from support.waiting import until
@@ -103,6 +106,33 @@ def test_a_third_site_hears_nothing_of_a_relay_that_speaks_for_another_one(realm
     until(lambda: {"first", "second"} <= set(keep.idents()), lambda: keep.log)
     assert liar.asked == []
     assert bases(realm, keep)["boulder"] == 2
+
+
+@pytest.mark.parametrize(
+    ("relay", "asks_for"),
+    [
+        (LIMITED, {"relay", "pal", "unnamed"}),
+        (Allow("relay", receive=["**"], publish=["**"], relay=True), {"relay", "pal", "boulder", "unnamed"}),
+        (Allow("relay", receive=["**"], publish=["**"], manage=["**"], relay=True),
+         {"relay", "pal", "boulder", "unnamed", "boss"}),
+    ],
+)  # fmt: skip
+def test_a_relay_asks_for_nobody_who_may_do_more(realm: Realm, relay: Allow, asks_for: set[str]) -> None:
+    pal, boss = Allow("pal", receive=["wx/**"]), Allow("boss", receive=["wx/**"], manage=["wx/**"])
+    denver = realm.site("denver", BOULDER, relay, pal, boss)
+    session = realm.session("relay", denver)
+    hello = encode_call(Hello(HELLO, OLDEST_VERSION, VERSION))
+    answered = set()
+    for name in ("relay", "pal", "boulder", "unnamed", "boss", "denver"):
+        replies = [
+            reply for kind, payload, attachment in (("call", b"", hello), ("log", encode(Identify()), None))
+            for reply in session.get(f"{ROOT}/{kind}/denver/{name}", payload=payload, attachment=attachment)
+            if reply.ok is not None
+        ]  # fmt: skip
+        assert len(replies) in (0, 2)
+        if replies:
+            answered.add(name)
+    assert answered == asks_for
 
 
 def test_a_lie_about_the_end_of_a_log_ends_with_the_liar(realm: Realm, hostile: MakeHostile) -> None:

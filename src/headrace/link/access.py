@@ -46,7 +46,7 @@ from headrace.link.keys import (
     overlap,
     site_of,
 )
-from headrace.link.rights import EVERYBODY, Rights, Rule, may_speak_for, named, rights_of, sender_rights
+from headrace.link.rights import EVERYBODY, Rights, Rule, may_ask_for, may_speak_for, named, rights_of, sender_rights
 
 _LIVE, _BEAT, _LOG, _CALL = (f"{ROOT}/{kind}" for kind in ("live", "beat", "log", "call"))
 _SITES, _CLIENTS = f"{ROOT}/site/**", f"{ROOT}/client"
@@ -170,17 +170,20 @@ def _named(rules: Sequence[Rule], name: str, own: Collection[str]) -> list[Grant
     is_relay = any(rule.relay for rule in of_name)
     others, withheld = _others(rules, name, own) if is_relay else ([], [])
     names = ["*"] if "*" in others else [name, *others]
+    asked_for, not_asked_for = _asked_for(rules, name, own) if is_relay else ([], [])
+    asking = ["*"] if "*" in others else [name, *asked_for]
     streams = "*" if is_relay else _streams(rights, name)
-    shown = [*(f"{ROOT}/site/{each}/**" for each in names), *_own_tokens(names, streams)]
+    shown = [*(f"{ROOT}/site/{each}/**" for each in names), *_own_tokens(asking, streams)]
     for_it = [f"{_CLIENTS}/{each}/**" for each in names]  # tokens that are for these sites
     return [
-        *_receiving(rights, names, streams),
+        *_receiving(rights, asking, streams),
         *(_publishing(rights.publish.allowed, name) if rights.publish else []),
         *(grant for each in others for grant in _publishing(rights.relay.allowed, each)),
-        *_calling(names),
+        *_calling(asking),
         *_tokens(shown, for_it, sees_feeds=is_relay or rights.receive.is_all),
         *_denials(rights),
         *(grant for each in withheld for grant in _silence(each)),
+        *(grant for each in not_asked_for if "*" in asking for grant in _unasked(each)),
     ]
 
 
@@ -194,15 +197,30 @@ def _others(rules: Sequence[Rule], relay: str, own: Collection[str]) -> tuple[li
     return ["*"], withheld
 
 
+def _asked_for(rules: Sequence[Rule], relay: str, own: Collection[str]) -> tuple[list[str], list[str]]:
+    """The named principals whose queries and calls a relay may pass on, and the others."""
+    others = [name for name in dict.fromkeys((*named(rules), *own)) if name != relay]
+    passed = [name for name in others if name not in own and may_ask_for(rules, relay, name)]
+    return passed, [name for name in others if name not in passed]
+
+
+def _unasked(name: str) -> list[Grant]:
+    """No query or call in this name comes in, and no token of a client of this name."""
+    grants = [
+        _allow("ingress", ["query"], [f"{_LOG}/*/{name}", f"{_CALL}/*/{name}"]),
+        _allow("ingress", ["liveliness_token"], [f"{_CLIENTS}/*/{name}/*"]),
+    ]
+    return [{**grant, "permission": "deny"} for grant in grants]
+
+
 def _silence(site: str) -> list[Grant]:
-    """Nothing in the name of this site comes in, and no query to it goes out."""
+    """Nothing in the name of this site as a site comes in, and no query to it goes out."""
     logs = [f"{_LOG}/{site}/**", f"{_CALL}/{site}/**"]
     grants = [
         _allow("ingress", ["put"], [f"{_LIVE}/{site}/**", f"{_BEAT}/{site}/**"]),
         _allow("ingress", ["reply", "declare_queryable"], logs),
         _allow("egress", ["query"], logs),
-        _allow("ingress", ["query"], [f"{_LOG}/*/{site}", f"{_CALL}/*/{site}"]),
-        _allow("ingress", ["liveliness_token"], [f"{ROOT}/site/{site}/**", f"{_CLIENTS}/*/{site}/*"]),
+        _allow("ingress", ["liveliness_token"], [f"{ROOT}/site/{site}/**"]),
     ]
     return [{**grant, "permission": "deny"} for grant in grants]
 

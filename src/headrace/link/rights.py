@@ -168,6 +168,10 @@ class Names:
     def __bool__(self) -> bool:
         return bool(self.allowed)
 
+    def covers(self, other: "Names") -> bool:
+        allowed = _ANY in self.allowed or other.allowed <= self.allowed
+        return allowed and self.denied <= other.denied
+
     def __contains__(self, name: str) -> bool:
         return bool(self.allowed & {name, _ANY}) and not self.denied & {name, _ANY}
 
@@ -186,6 +190,10 @@ class Rights:
     @property
     def is_empty(self) -> bool:
         return not (self.receive or self.publish or self.station or self.manage or self.consume)
+
+    def covers(self, other: "Rights") -> bool:
+        """Whether this principal may do all that the other may, but for the origins of products."""
+        return all(getattr(self, right).covers(getattr(other, right)) for right in (*RIGHTS, "consume"))
 
     def may_send(self, feed: str, origin: str, sender: str | None) -> bool:
         """Whether a product of this feed and origin may come from `sender`, whose rights these are."""
@@ -253,6 +261,15 @@ def may_speak_for(rules: Sequence[Rule], relay: str, site: str = _UNNAMED) -> bo
     """
     feeds = sender_rights(rules, relay).relay
     return bool(feeds) and feeds.covers(sender_rights(rules, site).publish)
+
+
+def may_ask_for(rules: Sequence[Rule], relay: str, name: str) -> bool:
+    """Whether a relay may pass on queries and calls of another principal.
+
+    The key of a query has the name, and whoever passes it on could have written it. So the relay may only do that for
+    a principal that may do nothing else here than it may itself.
+    """
+    return rights_of(rules, relay).covers(rights_of(rules, name))
 
 
 def named(rules: Sequence[Rule]) -> tuple[str, ...]:
