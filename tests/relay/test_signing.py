@@ -250,6 +250,31 @@ def test_files_of_keys_are_read_back_and_wrong_ones_are_refused(tmp_path: Path) 
         keyring.read_revoked(revoked)
 
 
+# --- replays of products that no queue would recognise ------------------------------------------------
+
+
+@pytest.mark.parametrize(("dedup_there", "dedup_here"), [("none", "identity"), ("identity", "none"), ("none", "none")])
+def test_a_copy_that_no_duplicate_signature_shows_is_a_replay(
+    make_queue: MakeQueue, dedup_there: str, dedup_here: str
+) -> None:
+    there = make_queue("unsigned", origin="there", dedup=dedup_there)
+    judge = verifier(make_queue("other", origin="here", dedup=dedup_here))
+    for number in range(3):
+        there.put(b"%d" % number, feed="wx/warn/a")
+    whole = arriving(signed(there))
+    assert judge.verdicts(whole).tolist() == [SOUND] * 3
+    judge.note(whole, None)
+    assert judge.verdicts(arriving(signed(there))).tolist() == [REPLAYED] * 3
+    there.put(b"3", feed="wx/warn/a")
+    assert judge.verdicts(arriving(signed(there))).tolist() == [REPLAYED] * 3 + [SOUND]
+
+
+def test_a_copy_in_the_same_page_is_a_replay(there: Queue, here: Queue) -> None:
+    there.put(b"a", feed="wx/warn/a")
+    record = signed(there)
+    assert verifier(here).verdicts(arriving(record + record)).tolist() == [SOUND, REPLAYED]
+
+
 # --- replays ------------------------------------------------------------------------------------------
 
 
@@ -306,8 +331,8 @@ def test_forgotten_feeds_leave_the_newest_time_of_their_origin(here: Queue, monk
     evict(here)
     here.put(b"x", feed="fill")
     evict(here)
-    assert not replays.is_new("there", "feed/1", 1002, 9)
-    assert replays.is_new("there", "feed/1", 1003, 9)
-    assert replays.is_new("there", "feed/4", 1004, 5)
-    assert replays.is_new("elsewhere", "feed/1", 1, 1)
+    assert not replays.is_new("there", "feed/1", 1002, 9, is_recognised=True)
+    assert replays.is_new("there", "feed/1", 1003, 9, is_recognised=True)
+    assert replays.is_new("there", "feed/4", 1004, 5, is_recognised=True)
+    assert replays.is_new("elsewhere", "feed/1", 1, 1, is_recognised=True)
     assert MARGIN_S > 0

@@ -7,8 +7,10 @@ copy, it is a duplicate. After that, the time of its put decides, which is signe
     or it was put after the oldest product that the queue holds was stored: had it been here, it would still be held
 
 The first lets a backlog in that is longer than the queue, in its order; the second lets gaps be repaired, and a further
-request bring what was not asked for before. Clocks may differ by MARGIN_S. The newest times are kept beside the queue
-in `site/signed.json`, for FEEDS_MAX feeds; of those that are forgotten, the newest time of their origin remains.
+request bring what was not asked for before. The second holds only where a copy would be recognised: by a duplicate
+signature that the origin gave and signed, in a queue that rejects duplicates. A relay could add any other one. Clocks
+may differ by MARGIN_S. The newest times are kept beside the queue in `site/signed.json`, for FEEDS_MAX feeds; of those
+that are forgotten, the newest time of their origin remains.
 
 What this does not stop: a product that this site never had may come late, with the time at which it was put; and one
 that was deleted here may come again.
@@ -48,17 +50,23 @@ class Replays:
 
     def __init__(self, queue: Queue) -> None:
         self._queue, self._path = queue, queue.path / _FILE
+        self._rejects_duplicates = queue.config.dedup != "none"
         self._lock = threading.Lock()
         self._horizon: tuple[int, int] = (0, 0)  # the oldest sequence, and when it was stored
         saved = self._load()
         self._newest = OrderedDict(((origin, feed), (at, sequence)) for origin, feed, at, sequence in saved.newest)
         self._floors, self._changed = dict(saved.floors), False
 
-    def is_new(self, origin: str, feed: str, put_ns: int, sequence: int) -> bool:
-        """Whether a product cannot have been here and been evicted."""
+    def is_new(self, origin: str, feed: str, put_ns: int, sequence: int, *, is_recognised: bool) -> bool:
+        """Whether a product cannot have been here and been evicted.
+
+        `is_recognised`: its origin gave it a duplicate signature, so that a copy of it would be dropped.
+        """
         with self._lock:
             newest = self._newest.get((origin, feed), (self._floors.get(origin, 0), _ANY))
-        return (put_ns, sequence) > newest or put_ns >= self._remembers_since()
+        if (put_ns, sequence) > newest:
+            return True
+        return is_recognised and self._rejects_duplicates and put_ns >= self._remembers_since()
 
     def note(self, origin: str, feed: str, put_ns: int, sequence: int) -> None:
         """A signed product was stored."""

@@ -99,8 +99,13 @@ class Verifier:
         for number in np.unique(feeds).tolist():
             if self.mode_of(batch.names[number]) == "off":
                 verdicts[feeds == number] = UNSEEN
+        seen: set[tuple[int, int]] = set()  # origin and sequence, which are signed
         for place in np.flatnonzero((columns["options_bytes"] > 0) & (verdicts == UNSIGNED)).tolist():
             verdicts[place], when[place] = self._verdict(batch, place)
+            if verdicts[place] == SOUND:
+                product = (int(columns["origin"][place]), int(columns["origin_sequence"][place]))
+                verdicts[place] = REPLAYED if product in seen else SOUND
+                seen.add(product)
         return verdicts
 
     def vouched_in(self, page: Page) -> Mask | None:
@@ -152,7 +157,8 @@ class Verifier:
         if key is None or not self._is_signed(batch, place, parts, key):
             return INVALID, 0
         feed, sequence = batch.names[int(batch.columns["feed"][place])], int(batch.columns["origin_sequence"][place])
-        return (SOUND if self.replays.is_new(origin, feed, put_ns, sequence) else REPLAYED), put_ns
+        is_new = self.replays.is_new(origin, feed, put_ns, sequence, is_recognised=proof[9] != 0)
+        return (SOUND if is_new else REPLAYED), put_ns
 
     def _is_signed(self, batch: Batch, place: int, parts: Parts, key: Ed25519PublicKey) -> bool:
         options = dict(parts.options)
