@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from headrace import Batch, Queue
 from headrace.errors import OptionError
+from headrace.kernel import _kernel as kernel
 from headrace.link.rights import Feeds
 from headrace.log.records import Names, read_batch, wrong_signatures
 from headrace.product.options import Options
@@ -24,7 +25,7 @@ from headrace.relay.signing.replays import MARGIN_S, Replays
 from headrace.relay.signing.sign import Signer
 from headrace.relay.signing.tree import LEAVES_MAX, grow, root_of
 from headrace.relay.signing.verify import INVALID, REPLAYED, SOUND, UNSIGNED, Verifier, VerifyRule
-from support.records import sealed
+from support.records import sealed, with_signature
 
 MakeQueue = Callable[..., Queue]
 KEY, OTHER = (Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in (1, 2))
@@ -248,6 +249,14 @@ def test_files_of_keys_are_read_back_and_wrong_ones_are_refused(tmp_path: Path) 
     revoked.write_text("denver\n")
     with pytest.raises(OptionError, match=r"line 1: 'denver' is not the id of a key"):
         keyring.read_revoked(revoked)
+
+
+def test_a_relay_makes_up_no_duplicate_signature_for_a_signed_product(make_queue: MakeQueue, here: Queue) -> None:
+    """Otherwise an old product could keep out the one to come that has that signature."""
+    there = make_queue("unsigned", origin="there", dedup="none")
+    there.put(b"a", feed="wx/warn/a")
+    came = with_signature(bytes(arriving(signed(there)).record(0)), kernel.SIGNATURE_GIVEN, b"of another, 16 b")
+    assert verifier(here).verdicts(arriving(came)).tolist() == [INVALID]
 
 
 # --- replays of products that no queue would recognise ------------------------------------------------

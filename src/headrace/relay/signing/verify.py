@@ -26,6 +26,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from headrace.errors import ProductDamagedError
+from headrace.kernel import _kernel as kernel
 from headrace.product.batch import Batch
 from headrace.product.cause import Cause
 from headrace.product.feed import FeedPattern
@@ -166,6 +167,8 @@ class Verifier:
         put_ns, number, kind, path = int.from_bytes(proof[:8], "little"), proof[8], proof[9], proof[_HEAD_BYTES:]
         if kind not in (0, parts.kind) or number >> (len(path) // DIGEST_BYTES):
             return False
+        if kind == 0 and parts.kind == kernel.SIGNATURE_GIVEN:
+            return False  # its origin gave it none: a relay may compute one, and not make one up
         if parts.header[1] * EXPAND_RATIO + EXPAND_FREE < int(batch.sizes[place]):
             return False
         try:
