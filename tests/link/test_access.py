@@ -198,7 +198,7 @@ def test_a_principal_cannot_query_under_another_name(opened: Open, certs: Path, 
     alice = caller(opened, certs, hub, "alice")
     key = principal_key("headrace/log/hub", "alice")
     assert alice.ask(key) == [b"answer"]
-    assert [principal_in(each) for each in hub.asked] == ["alice"]
+    assert [principal_in(each, RULES) for each in hub.asked] == ["alice"]
     for stolen in (
         "headrace/log/hub/denver",
         "headrace/call/hub/denver",
@@ -378,7 +378,7 @@ def test_a_site_with_a_certificate_and_one_with_a_password_exchange_products(
 
 
 def test_a_rule_for_everybody_applies_to_any_client(opened: Open) -> None:
-    rules = (Rule(("*",), receive=("wx/**",), publish=("in/**",)),)
+    rules = (Rule(("*",), receive=("wx/**",), publish=("in/**",)), Rule(("alice",), receive=("secret/**",)))
     hub = Hub(opened("router", listen=("tcp/127.0.0.1:0",), rules=rules))
     anyone = Caller(opened("client", connect=tuple(locators(hub.session))))
     until(lambda: anyone.tokens, "the token")
@@ -393,6 +393,7 @@ def test_a_rule_for_everybody_applies_to_any_client(opened: Open) -> None:
     assert not [key for key in hub.heard.keys if "anything" in key]
     assert anyone.ask("headrace/log/hub") == [b"answer"]
     assert anyone.ask("headrace/log/hub/alice") == []
+    assert anyone.ask("headrace/log/hub/eve") == [b"answer"], "a name without a rule has the rights of everybody"
     assert anyone.ask("headrace/call/hub") == [b"answer"]
 
 
@@ -442,6 +443,16 @@ def test_what_everybody_may_receive_cannot_be_denied_to_one() -> None:
         access_settings(rules)
 
 
+@pytest.mark.parametrize("right", ["receive", "publish", "station", "manage"])
+def test_nothing_that_everybody_may_do_can_be_denied_to_one(right: str) -> None:
+    """He would call without his name."""
+    rules = (Rule(("*",), **{right: ("wx/**",)}), Rule(("eve",), **{right: ("wx/radar/**",)}, deny=True))
+    with pytest.raises(OptionError, match=f"denies eve to {right} wx/radar/\\*\\*, which everybody may {right}"):
+        access_settings(rules)
+    with pytest.raises(OptionError, match="denies eve to consume s, which everybody may consume"):
+        access_settings((Rule(("*",), consume=("*",)), Rule(("eve",), consume=("s",), deny=True)))
+
+
 def test_without_rules_everything_is_allowed(opened: Open) -> None:
     hub = Hub(opened("router", listen=("tcp/127.0.0.1:0",)))
     anyone = Caller(opened("client", connect=tuple(locators(hub.session))))
@@ -465,10 +476,18 @@ def test_the_rights_of_each_principal_follow_from_all_its_rules() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "name"), [("headrace/log/hub", None), ("headrace/log/hub/alice", "alice"), ("headrace/call/hub/*", "*")]
+    ("key", "name"),
+    [
+        ("headrace/log/hub", None),
+        ("headrace/log/hub/alice", "alice"),
+        ("headrace/call/hub/*", None),
+        ("headrace/call/hub/eve", None),
+        ("headrace/call/hub/al$*", None),
+    ],
 )
 def test_the_principal_of_a_query_is_in_its_key(key: str, name: str | None) -> None:
-    assert principal_in(key) == name
+    """A name that no rule has is no name: everybody may use it."""
+    assert principal_in(key, RULES) == name
 
 
 def test_patterns_are_normalized() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.errors import AccessDeniedError
+from headrace.site import check_config
 from support.realm import Allow, Realm, SecureSite
 
 READER = Allow("reader", receive=["wx/**"])
@@ -115,3 +116,21 @@ def test_a_member_cannot_join_a_group_of_nodes(realm: Realm) -> None:
         refused(lambda share=share: share.join("thief"))
     realm.connect("node", hub).share("wx", "main", create=False).join("honest")
     assert [node.name for node in hub.queue.share("wx", "main").state().nodes] == ["honest"]
+
+
+def test_a_member_that_no_rule_names_has_the_rights_of_everybody(realm: Realm) -> None:
+    site = realm.site("open", Allow("*", receive=["wx/**"], publish=["in/**"]), READER)
+    visitor = realm.connect("visitor", site)
+    assert visitor.put(b"hello", feed="in/a") == 1
+    site.queue.put(b"news", feed="wx/a")
+    site.queue.put(b"secret", feed="other")
+    assert [product.payload for product in visitor.read()] == [b"news"]
+    refused(lambda: visitor.put(b"x", feed="wx/a"))
+
+
+def test_what_is_denied_to_a_name_is_denied_without_it(realm: Realm) -> None:
+    """A rule that everybody could evade by leaving out his name is refused."""
+    rules = "[[allow]]\nwho = '*'\npublish = ['pub/**']\n[[deny]]\nwho = ['mallory']\npublish = ['pub/no/**']\n"
+    path = realm.folder / "refused.toml"
+    path.write_text(f"[site]\nqueue = 'q'\n[tls]\nauthority = '{realm.certs / 'authority.crt'}'\n{rules}")
+    assert "everybody may publish pub/no/**" in "\n".join(str(each) for each in check_config(path))

@@ -16,6 +16,7 @@ from support.links import LOOPBACK
 TLS = "[tls]\nauthority = 'authority.crt'\ncertificate = 'hub.crt'\nkey = 'hub.key'\n"
 USERS = "[users]\ndictionary_file = 'users'\n"
 DENVER = "[[allow]]\nwho = ['denver']\nreceive = ['wx/**']\n"
+KEY = f"[[key]]\norigin = 'denver'\npublic = '{'A' * 43}='\n"
 SAFE = f"listen = ['tls/0.0.0.0:7447']\n{TLS}{DENVER}"
 
 
@@ -64,6 +65,10 @@ def test_certificates_and_rules_for_names_are_no_unsafe_combination(tmp_path: Pa
          "[[allow]] 2 relay: relay cannot speak for boulder, which may publish feeds that it may not"),
         (SAFE + "[[allow]]\nwho = ['relay']\npublish = ['**']\nrelay = true\n",
          "[[allow]] 2 relay: relay may publish everything in the name of every site"),
+        (SAFE + KEY + "[[verify]]\nfeeds = ['**']\nmode = 'off'\n[[verify]]\nfeeds = ['wx/**']\nmode = 'require'\n",
+         "[[verify]] 2 feeds: an earlier [[verify]] decides about wx/**"),
+        (SAFE + KEY + "[[verify]]\nfeeds = ['**']\nmode = 'require'\n[queue]\ndedup = 'none'\n",
+         "[queue] dedup: a queue without duplicate rejection"),
         (f"{SAFE}publish = ['wx/text/**']\n[queue]\ndedup = 'payload'\n", "[queue] dedup: who may publish one feed can keep"),
         (f"{USERS}[[allow]]\nwho = ['denver', 'chicago']\nreceive = ['**']\n", "[[allow]] 1 who: users has no user chicago"),
     ],

@@ -31,7 +31,7 @@ what is allowed, and not against what is denied. So whoever takes a message look
 Not here: the rights (rights.py), and which products of a log a principal receives (`headrace.relay.serve`).
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from headrace.errors import OptionError
@@ -46,7 +46,18 @@ from headrace.link.keys import (
     overlap,
     site_of,
 )
-from headrace.link.rights import EVERYBODY, Rights, Rule, may_ask_for, may_speak_for, named, rights_of, sender_rights
+from headrace.link.rights import (
+    EVERYBODY,
+    RIGHTS,
+    Rights,
+    Rule,
+    is_named,
+    may_ask_for,
+    may_speak_for,
+    named,
+    rights_of,
+    sender_rights,
+)
 
 _LIVE, _BEAT, _LOG, _CALL = (f"{ROOT}/{kind}" for kind in ("live", "beat", "log", "call"))
 _SITES, _CLIENTS = f"{ROOT}/site/**", f"{ROOT}/client"
@@ -64,29 +75,44 @@ def principal_key(key: str, name: str | None) -> str:
     return key if secret is None else f"{key}/{AT_SOCKET}/{secret}"
 
 
-def principal_in(key: str) -> str | None:
-    """The principal in the key of a query; None if the key has no name. Trustworthy only if the site has rules."""
+def principal_in(key: str, rules: Sequence[Rule]) -> str | None:
+    """The principal in the key of a query; None without a name, or if no rule has it. Trustworthy only with rules.
+
+    Whoever no rule names has the rights of everybody, whatever he calls himself: Zenoh admits those names to all.
+    """
     levels = key.split("/")
     if AT_SOCKET in levels:
         return AT_SOCKET if len(levels) == 5 and levels[3] == AT_SOCKET else None
-    return levels[3] if len(levels) == 4 else None
+    return levels[3] if len(levels) == 4 and is_named(rules, levels[3]) else None
 
 
 # --- the rights as Zenoh's settings ---------------------------------------------------------------------
 
 
 def check_rules(rules: Sequence[Rule]) -> None:
-    """Refuse rules that no link could enforce."""
-    for_all = rights_of(rules, EVERYBODY).receive.allowed if rules else ()
+    """Refuse rules that nobody could enforce: whoever is denied something by name calls without his name."""
+    for_all = [rule for rule in rules if EVERYBODY in rule.who and not rule.deny]
     for rule in rules:
         if not rule.deny or EVERYBODY in rule.who:
             continue
-        for feed in rule.receive:
-            if any(overlap(feed, each) for each in for_all):
-                raise OptionError(
-                    f"a rule denies {', '.join(rule.who)} to receive {feed}, which everybody may receive",
-                    f'deny it to "{EVERYBODY}" and allow it by name, or name those who may receive it',
-                )
+        for right, what in denied_in_vain(rule, for_all):
+            raise OptionError(
+                f"a rule denies {', '.join(rule.who)} to {right} {what}, which everybody may {right}",
+                f'deny it to "{EVERYBODY}" and allow it by name, or name those who may {right} it',
+            )
+
+
+def denied_in_vain(denial: Any, for_all: Sequence[Any]) -> Iterator[tuple[str, str]]:
+    """What a rule denies by name although everybody may do it: the right, and the feed or the name."""
+    for right in RIGHTS:
+        allowed = [feed for rule in for_all for feed in getattr(rule, right) or ()]
+        for feed in getattr(denial, right) or ():
+            if any(overlap(feed, each) for each in allowed):
+                yield right, feed
+    shared = {name for rule in for_all for name in rule.consume or ()}
+    for name in denial.consume or ():
+        if shared & {name, "*"} or (name == "*" and shared):
+            yield "consume", name
 
 
 def access_settings(rules: Sequence[Rule], own: Collection[str] = (), socket_key: str | None = None) -> dict[str, Any]:
@@ -133,10 +159,11 @@ def _everybody(rules: Sequence[Rule]) -> list[Grant]:
         return []
     streams = _streams(rights, None)
     return [
-        *_receiving(rights, [], streams),
-        *_calling([]),
+        *_receiving(rights, ["*"], streams),
+        *_calling(["*"]),
         *_tokens(_own_tokens([], streams), [], sees_feeds=rights.receive.is_all),
         *_denials(rights),
+        *(grant for name in named(rules) for grant in _unasked(name)),
     ]
 
 

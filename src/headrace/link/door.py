@@ -71,6 +71,8 @@ class Door:
             self._link(link.dst)
         for text in (str(each) for each in parsed if each.protocol in DATAGRAMS):
             log.warning("failed logins at %s are not noticed: use tls/ instead", text)
+        with suppress(OSError):  # what failed before is counted already, or was not ours
+            self._judged = {remote for port in self._ports for remote, closed in connections(port).items() if closed}
         self._thread = GuardedThread(self._run, "headrace-door", until=self._stopped.is_set, daemon=True)
         if self._ports:
             self._thread.start()

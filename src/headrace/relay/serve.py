@@ -31,7 +31,7 @@ from headrace.link.access import principal_in
 from headrace.link.declarations import Declarations
 from headrace.link.fair import Busy, FairThreads
 from headrace.link.keys import AT_SOCKET, log_key
-from headrace.link.rights import Feeds, Rule, is_principal, rights_of
+from headrace.link.rights import Feeds, Rule, rights_of
 from headrace.payload.compression.link import ENCODING, is_asked, shrunk
 from headrace.product.batch import Lost
 from headrace.queue import Queue
@@ -131,8 +131,7 @@ class Server:
     def _take(self, query: zenoh.Query) -> None:
         """Runs on Zenoh's thread."""
         key = str(query.key_expr)
-        name = principal_in(key)
-        who = name if name is not None and is_principal(self._rules, name) else ""
+        who = principal_in(key, self._rules) or ""
         try:
             self._threads.check_room(who)
             self._threads.submit(who, self._reply, _Asked(query, key, who))
@@ -196,7 +195,7 @@ class Server:
         """Who asks; without rules everybody may receive everything, and no name is vouched for."""
         if not self._rules:
             return Audience()
-        name = principal_in(key)
+        name = principal_in(key, self._rules)
         return Audience(name, rights_of(self._rules, name).receive)
 
     def _short_reply(self, query: ShortQuery, audience: Audience, compresses: bool = False) -> ShortReply:

@@ -10,9 +10,9 @@ from dataclasses import fields
 from typing import NamedTuple
 
 from headrace.errors import FabricError
+from headrace.link.access import denied_in_vain
 from headrace.link.credentials import TlsTerms, check_tls
 from headrace.link.endpoint import SECURE, is_loopback
-from headrace.link.keys import overlap
 from headrace.link.quotas import Quotas
 from headrace.link.rights import EVERYBODY
 from headrace.site.channels import channel_conflicts
@@ -183,16 +183,17 @@ def _about_allowances(config: SiteConfig) -> Iterator[Contradiction]:
 
 
 def _about_denials(config: SiteConfig) -> Iterator[Contradiction]:
-    """A link adds up what its names may receive, so that a name cannot be denied what everybody may receive."""
-    for_all = [feed for rule in config.allow if EVERYBODY in (rule.who or ()) for feed in rule.receive or ()]
+    """Whoever is denied something by name calls without his name, with the rights of everybody."""
+    for_all = [rule for rule in config.allow if EVERYBODY in (rule.who or ())]
     for place, rule in enumerate(config.deny):
-        for feed in rule.receive or ():
-            if EVERYBODY not in (rule.who or ()) and any(overlap(feed, each) for each in for_all):
-                yield Contradiction(
-                    (("deny", place, "receive"), ("allow",)),
-                    f"everybody may receive products of {feed}",
-                    'deny them to "*" and allow them by name, or name in [[allow]] those who may receive them',
-                )
+        if EVERYBODY in (rule.who or ()):
+            continue
+        for right, what in denied_in_vain(rule, for_all):
+            yield Contradiction(
+                (("deny", place, right), ("allow",)),
+                f"everybody may {right} {what}",
+                f'deny it to "*" and allow it by name, or name in [[allow]] those who may {right} it',
+            )
 
 
 def _about_quotas(config: SiteConfig) -> Iterator[Contradiction]:

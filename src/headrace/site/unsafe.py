@@ -12,7 +12,7 @@ from pathlib import Path
 from headrace.errors import FabricError
 from headrace.link.credentials import common_name, read_certificate
 from headrace.link.endpoint import SECURE, is_loopback
-from headrace.link.rights import EVERYBODY, may_speak_for, named, sender_rights
+from headrace.link.rights import EVERYBODY, Feeds, may_speak_for, named, sender_rights
 from headrace.link.users import read_users
 from headrace.site.config import Allow, Deny, Quota, SiteConfig
 from headrace.site.contradictions import Contradiction
@@ -32,6 +32,7 @@ def unsafe(config: SiteConfig) -> Iterator[Contradiction]:
     yield from _about_names(config)
     yield from _about_own_name(config)
     yield from _about_duplicates(config)
+    yield from _about_signatures(config)
     yield from _about_secret_files(config)
     yield from _about_expiry(config)
 
@@ -186,6 +187,27 @@ def _about_duplicates(config: SiteConfig) -> Iterator[Contradiction]:
             "who may publish one feed can keep a product of any other out, by putting its payload first, and learns "
             "whether the queue holds a payload",
             'use dedup = "identity", or a queue of its own for those producers',
+        )
+
+
+def _about_signatures(config: SiteConfig) -> Iterator[Contradiction]:
+    """Rules that require signatures, and do less than they say."""
+    before: list[str] = []
+    for place, rule in enumerate(config.verify):
+        hidden = [feed for feed in rule.feeds if Feeds(before).includes(feed)]
+        if hidden:
+            yield Contradiction(
+                (("verify", place, "feeds"),),
+                f"an earlier [[verify]] decides about {', '.join(hidden)} already",
+                "put this one in front of it",
+            )
+        before += rule.feeds
+    if config.queue.dedup == "none" and any(rule.mode == "require" for rule in config.verify):
+        yield Contradiction(
+            (("queue", "dedup"), ("verify",)),
+            "a queue without duplicate rejection takes signed products in the order of their puts alone: what comes "
+            "later, to fill a gap, is refused as replayed",
+            'use dedup = "identity"',
         )
 
 

@@ -95,7 +95,7 @@ class RemoteServer:
         `verifier` holds products of other origins against their signatures.
         """
         self._queue_id = queue_id(queue)
-        self._site, self._has_rules = site, bool(rules)
+        self._site, self._rules = site, rules
         self._audited = AuditedCalls(audit or Audit(None))
         self.taken = self.repeated = self.refused = 0
         self._call_threads = FairThreads(_THREADS, "headrace-call")
@@ -151,7 +151,7 @@ class RemoteServer:
 
     def _receive(self, query: zenoh.Query) -> None:
         try:
-            name = principal_in(str(query.key_expr)) if self._has_rules else None
+            name = principal_in(str(query.key_expr), self._rules)
             if not self._principals.of(name).takes("calls_per_s"):
                 raise Busy
             head = query.attachment
