@@ -46,6 +46,15 @@ def test_a_file_of_an_earlier_version_is_converted(run: Run, file: Path) -> None
     assert run("users", "check", file).stdout == f"{file} is valid, with 2 users\n"
 
 
+def test_a_file_that_a_site_would_refuse_is_a_negative_answer(run: Run, file: Path) -> None:
+    file.write_text("ada:secret\nada:again\n")
+    checked = run("users", "check", file)
+    assert (checked.exit_code, "user ada is listed twice" in checked.stdout) == (1, True)
+    file.chmod(0o644)
+    checked = run("users", "check", file)
+    assert (checked.exit_code, f"run: chmod 600 {file}" in checked.stdout) == (1, True)
+
+
 def test_a_password_is_checked(run: Run, file: Path) -> None:
     run("users", "create", file, "ada", stdin="open sesame\n")
     assert run("users", "check", file, "ada", stdin="open sesame\n").stdout == "it is that of ada\n"

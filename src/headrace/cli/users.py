@@ -13,7 +13,7 @@ from headrace.cli.failure import NEGATIVE, OK, did_you_mean
 from headrace.cli.group import Group
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json
-from headrace.errors import OptionError
+from headrace.errors import FabricError, OptionError
 from headrace.text import visible
 from headrace.units import format_count
 
@@ -132,10 +132,16 @@ def check(file: Path, name: str | None, as_json: bool) -> int:
     from headrace.link.passwords import secret_of
     from headrace.link.users import in_clear, read_users
 
-    found = read_users(file)
+    found, problems = {}, list[str]()
+    try:
+        found = read_users(file)
+    except FabricError as error:
+        if name is not None or not file.exists():
+            raise
+        problems = [f"{error.problem}: {error.hint}"]
     if name is None:
-        problems = [f"the password of {each} is in clear: headrace users import {file}" for each in in_clear(found)]
-        if file.stat().st_mode & 0o077:
+        problems += [f"the password of {each} is in clear: headrace users import {file}" for each in in_clear(found)]
+        if found and file.stat().st_mode & 0o077:
             problems.append(f"others can read or write it: chmod 600 {file}")
     elif name not in found:
         raise OptionError(f"{file} has no user {name!r}{did_you_mean(name, found)}", f"see: headrace users list {file}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import FabricError, OptionError
-from headrace.files import exposure, read_regular
+from headrace.files import IrregularFileError, exposure, read_regular
 from headrace.link.passwords import secret_of
 
 if TYPE_CHECKING:
@@ -113,6 +113,8 @@ def _text(path: Path, what: str) -> str:
     except UnicodeDecodeError:
         hint = "passwords are plain text; certificates and keys are PEM files"
         raise FabricError(f"{what} {path} is not readable: it is not text", hint) from None
+    except IrregularFileError as error:
+        raise FabricError(f"{what} {path} is not readable: {error.strerror}", "give the path of a file") from None
     except OSError as error:
         hint = "make the file readable for the user that runs this program"
         raise FabricError(f"{what} {path} is not readable: {error.strerror}", hint) from None
