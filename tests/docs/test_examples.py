@@ -114,7 +114,7 @@ def test_two_sites_relay_and_a_program_follows_each_of_them(folder: Path, shell:
         until headrace sites site:downstream; do sleep 1; done
         headrace watch site:downstream --from oldest --count 4
         python follow_feed.py site:denver --until-idle 1
-        python follow_feed.py tcp/127.0.0.1:{port} --until-idle 1
+        python follow_feed.py site:denver --until-idle 1
         python follow_feed.py mirror.queue 'wx/text/**' --until-idle 1
         kill $upstream $downstream; wait
         """,
