@@ -63,8 +63,26 @@ def test_processor_time_is_paid_afterwards(clock: Clock) -> None:
     assert ann.may_spend("selection_s")
     ann.spend("selection_s", 2.0)
     assert not ann.may_spend("selection_s")
-    clock.now += 3.1
+    clock.now += 3.8
+    assert not ann.may_spend("selection_s")
+    clock.now += 0.2
     assert ann.may_spend("selection_s")
+
+
+def test_processor_time_is_reserved_for_what_waits(clock: Clock) -> None:
+    """Otherwise all that is queued before the first piece is done would be free."""
+    ann = principal(clock, selection_s=0.5)  # of which 0.05 s may be used at once
+    assert ann.reserve("selection_s") == 0.0, "nothing is known of its pieces"
+    ann.settle("selection_s", 0.0, 0.016)
+    reserved = []
+    while (piece := ann.reserve("selection_s")) is not None:
+        reserved.append(piece)
+    assert 0.034 <= sum(reserved) < 0.04
+    for piece in reserved:
+        ann.settle("selection_s", piece, piece)
+    assert ann.reserve("selection_s") is None
+    clock.now += 1
+    assert ann.reserve("selection_s") is not None
 
 
 def test_payloads_that_wait_are_bounded_and_a_single_one_always_fits(clock: Clock) -> None:

@@ -109,11 +109,13 @@ class Fleet:
         return str(endpoint).replace("0.0.0.0", "127.0.0.1")
 
     def describe(self, site: str) -> dict[str, Any]:
-        """The description of a site, by `headrace sites`."""
+        """The description of a site, by `headrace sites`; on a busy machine a site may not reply in time."""
         words = [*HEADRACE, "sites", self.endpoint(site), "--json"]
-        told = subprocess.run([*self.network.prefix(site), *words], capture_output=True, check=True).stdout
-        (found,) = [node for node in json.loads(told)["nodes"] if node["name"] == site]
-        return dict(found["description"])
+        while True:
+            told = subprocess.run([*self.network.prefix(site), *words], capture_output=True, check=True).stdout
+            (found,) = [node for node in json.loads(told)["nodes"] if node["name"] == site]
+            if found["description"] is not None:
+                return dict(found["description"])
 
     # --- processes --------------------------------------------------------------------------------
 

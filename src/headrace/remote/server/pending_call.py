@@ -31,12 +31,16 @@ class PendingCall:
 
     __slots__ = (
         "_came_ns", "_held", "_is_compressed", "_lock", "_make", "_payload", "_query", "call", "client", "deadline",
-        "number", "position", "queue",
+        "number", "position", "queue", "reserved_s",
     )  # fmt: skip
 
-    def __init__(self, client: "Client", envelope: Envelope, query: zenoh.Query, held: int = 0) -> None:
-        """`held` bytes of its payload count towards what the principal may have waiting, until the call is finished."""
-        self.client, self._held = client, held
+    def __init__(
+        self, client: "Client", envelope: Envelope, query: zenoh.Query, held: int = 0, reserved_s: float = 0.0
+    ) -> None:
+        """`held` bytes of its payload count towards what the principal may have waiting, until the call is finished;
+        `reserved_s` is the processor time that its principal has paid for it.
+        """
+        self.client, self._held, self.reserved_s = client, held, reserved_s
         self._payload: bytes | memoryview = b""  # a view if it came in parts
         self._is_compressed = False
         self.number, self.call, self.queue = envelope.number, envelope.call, envelope.queue

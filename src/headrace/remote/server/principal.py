@@ -24,6 +24,8 @@ from headrace.link.rights import Rule, is_principal
 if TYPE_CHECKING:
     from headrace.remote.server.clients import Client
 
+_BURSTS_S = {"selection_s": 0.1}  # a second's worth of processor time at once would delay everybody else
+_PIECES = 8  # of which the mean is taken
 _NOTE_S = 1.0  # between two notes of one quota in the audit log
 
 OnRefusal = Callable[[str | None, QuotaError], None]
@@ -42,14 +44,20 @@ class Refusals:
 
 @dataclass(slots=True)
 class Rate:
-    """A budget per second. It may be overdrawn once, so that one large piece passes; then it must recover."""
+    """A budget per second. It may be overdrawn once, so that one large piece passes; then it must recover.
 
+    What was not used in the last `burst_s` is lost.
+    """
+
+    burst_s: float = 1.0
     left: float | None = None  # None: not used yet
     then: float = 0.0
+    piece: float = 0.0  # what one piece of work commonly takes
 
     def allows(self, per_s: float, now: float) -> bool:
-        before = per_s if self.left is None else self.left
-        self.left, self.then = min(per_s, before + (now - self.then) * per_s), now
+        most = per_s * self.burst_s
+        before = most if self.left is None else self.left
+        self.left, self.then = min(most, before + (now - self.then) * per_s), now
         return self.left > 0
 
     def spend(self, amount: float) -> None:
@@ -112,7 +120,7 @@ class Principal:
         if quotas is None:
             return True
         with self._lock:
-            rate = self._rates.setdefault(quota, Rate())
+            rate = self._rate(quota)
             allowed = rate.allows(getattr(quotas, quota), self.now())
             if allowed:
                 rate.spend(amount)
@@ -123,7 +131,27 @@ class Principal:
     def spend(self, quota: str, amount: float) -> None:
         if self.table is not None:
             with self._lock:
-                self._rates.setdefault(quota, Rate()).spend(amount)
+                self._rate(quota).spend(amount)
+
+    def reserve(self, quota: str) -> float | None:
+        """Take what a piece of work commonly costs, as soon as it is queued; None: there is nothing left.
+
+        `settle` corrects that. Otherwise all that is queued before the first piece is done would be free.
+        """
+        with self._lock:
+            expected = self._rate(quota).piece
+        return expected if self._allows(quota, expected) else None
+
+    def settle(self, quota: str, reserved: float, amount: float) -> None:
+        """A piece of work is done, for which so much was reserved."""
+        if self.table is not None:
+            with self._lock:
+                rate = self._rate(quota)
+                rate.piece += (amount - rate.piece) / _PIECES
+                rate.spend(amount - reserved)
+
+    def _rate(self, quota: str) -> Rate:
+        return self._rates.setdefault(quota, Rate(_BURSTS_S.get(quota, 1.0)))
 
     # --- what it holds ----------------------------------------------------------------------------
 

@@ -190,20 +190,33 @@ class RemoteServer:
             raise FabricMessageError(f"a call {kind} must not have a payload", "see docs/protocol.md")
         client = self._clients.of(envelope.client, name)
         self._threads_for(envelope.call).check_room(client.turn)
-        if isinstance(envelope.call, _COUNTING | calls.Get) and not client.principal.may_spend("selection_s"):
-            raise Busy
+        reserved_s = self._reserve(client, envelope.call)
         held = self._hold(client, envelope.call, 0 if payload is None else len(payload))
-        pending = PendingCall(client, envelope, query, held)
+        pending = PendingCall(client, envelope, query, held, reserved_s)
         try:
             known = client.accept(pending, envelope.oldest)
         except Exception:
-            pending.release()
+            self._give_back(pending)
             raise
         if known is not None:
-            pending.release()
+            self._give_back(pending)
         elif held and payload is not None:
             pending.take(payload.to_bytes(), is_compressed=str(query.encoding) == ENCODING)
         return known or pending, known is not None
+
+    def _reserve(self, client: Client, call: calls.Call) -> float:
+        """Processor time for a call that is held against `selection_s`. Busy if nothing is left of it."""
+        if isinstance(call, calls.Get) and not client.principal.may_spend("selection_s"):
+            raise Busy
+        reserved = client.principal.reserve("selection_s") if isinstance(call, _COUNTING) else 0.0
+        if reserved is None:
+            raise Busy
+        return reserved
+
+    def _give_back(self, pending: PendingCall) -> None:
+        """What was taken for a call that is not executed."""
+        pending.release()
+        pending.client.principal.spend("selection_s", -pending.reserved_s)
 
     def _hold(self, client: Client, call: calls.Call, size: int) -> int:
         """How much of a payload is kept: nothing of what the client may not send. Busy if its quotas are used up."""
@@ -251,7 +264,8 @@ class RemoteServer:
             self._execute_call(pending)
         finally:
             if isinstance(pending.call, _COUNTING):
-                pending.client.principal.spend("selection_s", time.thread_time() - begun_s)
+                taken_s = time.thread_time() - begun_s
+                pending.client.principal.settle("selection_s", pending.reserved_s, taken_s)
 
     def _execute_call(self, pending: PendingCall) -> None:
         try:
