@@ -1,6 +1,6 @@
 """Files: opened only if they are regular, and created with the rights of their folder.
 
-A file that another process put in the place of ours may be a FIFO, on which an open waits for ever, a device, or a link
+A file that another process put in the place of ours may be a FIFO, on which an open never returns, a device, or a link
 that leads elsewhere. So every file of a queue, an archive, a configuration or a state is opened here: without waiting,
 and only if it is a regular file. IrregularFileError names it otherwise. Links are followed only where a user chose the
 path (`follow`), such as that of a configuration.

@@ -1,6 +1,6 @@
 """Replays: an old product that somebody sends again is not taken for a new one.
 
-A signature stays valid for ever, so a relay may send a product of last year again. As long as the queue holds the first
+A signature stays valid, so a relay may send a product of last year again. As long as the queue holds the first
 copy, it is a duplicate. After that, the time of its put decides, which is signed, too. Two rules admit a product:
 
     it is newer than everything of its origin and feed that was stored here so far
